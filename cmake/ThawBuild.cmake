@@ -1,0 +1,43 @@
+# Compiler settings and third-party packages that every module shares.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -ffp-contract=off)
+if(THAW_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 reports false positives of these inside its own std::string and std::vector.
+  add_compile_options(-Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread
+                      -Wno-array-bounds -Wno-maybe-uninitialized)
+endif()
+if(THAW_SANITIZE)
+  add_compile_options(-fsanitize=${THAW_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${THAW_SANITIZE})
+endif()
+if(THAW_LIBFUZZER)
+  # Coverage for everything; the runtime itself is linked by the fuzz targets alone.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
+endif()
+
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(tl-expected REQUIRED)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+
+if(THAW_BUILD_TESTS)
+  enable_testing()
+  find_package(GTest REQUIRED)
+endif()
+if(THAW_BUILD_BENCH)
+  find_package(benchmark REQUIRED)
+endif()

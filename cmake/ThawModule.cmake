@@ -1,0 +1,63 @@
+# One CMake target per module, with its tests, fuzz targets and micro-benchmarks beside it.
+
+# thaw_module(NAME SOURCES a.cc ... [DEPENDS base ...] [LIBRARIES fmt::fmt ...])
+#   The library thaw_NAME. DEPENDS are other modules, LIBRARIES third-party targets.
+function(thaw_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  add_library(thaw_${name} STATIC ${ARG_SOURCES})
+  target_include_directories(thaw_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  list(TRANSFORM ARG_DEPENDS PREPEND thaw_)
+  target_link_libraries(thaw_${name} PUBLIC ${ARG_DEPENDS} ${ARG_LIBRARIES})
+endfunction()
+
+# thaw_tests(NAME SOURCES a_test.cc ... [DEPENDS module ...] [LABELS fast])
+#   One GoogleTest program for the module; every test in it is a ctest entry.
+function(thaw_tests name)
+  if(NOT THAW_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS fast)
+  endif()
+  list(TRANSFORM ARG_DEPENDS PREPEND thaw_)
+  add_executable(${name}_test ${ARG_SOURCES})
+  target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${name}_test PRIVATE thaw_${name} ${ARG_DEPENDS} GTest::gmock_main)
+  target_compile_definitions(${name}_test PRIVATE
+    THAW_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+    THAW_DEFAULT_CONFORMANCE_DIR="${PROJECT_SOURCE_DIR}/../shared/conformance")
+  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}/"
+    DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300)
+endfunction()
+
+# thaw_fuzz(TARGET SOURCE x_fuzz.cc MODULE module CORPUS dir)
+#   With libFuzzer (preset fuzz) a fuzzer; otherwise a program that replays the corpus and a fixed
+#   number of deterministic mutations of it, run by ctest.
+function(thaw_fuzz target)
+  if(NOT THAW_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "SOURCE;MODULE;CORPUS" "" ${ARGN})
+  add_executable(${target} ${ARG_SOURCE})
+  target_link_libraries(${target} PRIVATE thaw_${ARG_MODULE})
+  if(THAW_LIBFUZZER)
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+    set_property(GLOBAL APPEND PROPERTY THAW_FUZZ_TARGETS "${target}")
+  else()
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/fuzz_replay.cc)
+    add_test(NAME fuzz/${target} COMMAND ${target} ${PROJECT_SOURCE_DIR}/tests/corpus/${ARG_CORPUS} 2000)
+    set_tests_properties(fuzz/${target} PROPERTIES LABELS fast TIMEOUT 300)
+  endif()
+endfunction()
+
+# thaw_bench(NAME SOURCES a_bench.cc ...)
+#   Google Benchmark program of a module, only with THAW_BUILD_BENCH.
+function(thaw_bench name)
+  if(NOT THAW_BUILD_BENCH)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  add_executable(${name}_bench ${ARG_SOURCES})
+  target_link_libraries(${name}_bench PRIVATE thaw_${name} benchmark::benchmark_main)
+endfunction()

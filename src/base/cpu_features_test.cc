@@ -1,0 +1,28 @@
+#include "base/cpu_features.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace thaw {
+namespace {
+
+#if defined(__x86_64__)
+TEST(HostCpu, AgreesWithTheCompilersOwnDetection) {
+  EXPECT_EQ(HostCpu().avx2, __builtin_cpu_supports("avx2") != 0);
+  EXPECT_EQ(HostCpu().fma, __builtin_cpu_supports("fma") != 0);
+  EXPECT_EQ(HostCpu().avx512f, __builtin_cpu_supports("avx512f") != 0);
+  EXPECT_EQ(HostCpu().avx512vnni, __builtin_cpu_supports("avx512vnni") != 0);
+}
+#endif
+
+TEST(CpuFeatures, NamesListWhatIsThere) {
+  CpuFeatures features;
+  EXPECT_TRUE(features.Names().empty());
+  features.avx2 = true;
+  features.amx_int8 = true;
+  EXPECT_EQ(features.Names(), (std::vector<std::string>{"avx2", "amx_int8"}));
+}
+
+}  // namespace
+}  // namespace thaw

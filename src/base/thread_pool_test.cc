@@ -1,0 +1,63 @@
+#include "base/thread_pool.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace thaw {
+namespace {
+
+class ThreadPoolOf : public ::testing::TestWithParam<int> {};
+
+TEST_P(ThreadPoolOf, VisitsEveryIndexOnce) {
+  ThreadPool pool(GetParam());
+  for (const int64_t count : {0, 1, 2, 7, 100, 1001}) {
+    for (const int64_t grain : {1, 3, 64, 5000}) {
+      std::vector<std::atomic<int>> visits(static_cast<size_t>(count));
+      pool.ParallelFor(count, grain, [&](int64_t begin, int64_t end, int worker) {
+        ASSERT_LE(end - begin, grain);
+        ASSERT_GE(worker, 0);
+        ASSERT_LT(worker, GetParam());
+        for (int64_t i = begin; i < end; ++i) ++visits[static_cast<size_t>(i)];
+      });
+      for (const auto& v : visits) EXPECT_EQ(v.load(), 1);
+    }
+  }
+}
+
+TEST_P(ThreadPoolOf, SurvivesManyShortLoopsAndPauses) {
+  ThreadPool pool(GetParam());
+  std::atomic<int64_t> sum{0};
+  for (int round = 0; round < 300; ++round) {
+    pool.ParallelFor(8, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) sum += i;
+    });
+    // Long enough that workers fall asleep now and then.
+    if (round % 100 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_EQ(sum.load(), 300 * 28);
+}
+
+TEST_P(ThreadPoolOf, TwoCallersTakeTurns) {
+  ThreadPool pool(GetParam());
+  std::atomic<int64_t> sum{0};
+  const auto call = [&] {
+    for (int round = 0; round < 50; ++round) {
+      pool.ParallelFor(10, 1, [&](int64_t begin, int64_t end, int) { sum += end - begin; });
+    }
+  };
+  std::thread other(call);
+  call();
+  other.join();
+  EXPECT_EQ(sum.load(), 1000);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolOf, ::testing::Values(1, 2, 5));
+
+TEST(AvailableThreads, IsAtLeastOne) { EXPECT_GE(AvailableThreads(), 1); }
+
+}  // namespace
+}  // namespace thaw
