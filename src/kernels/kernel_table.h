@@ -1,0 +1,90 @@
+// The arithmetic of a forward pass, one table of functions for each instruction set.
+//
+// The table is chosen once, at start. "portable" is plain C++ and the reference that the others are
+// tested against. All entries of all tables are pure functions of their arguments: they allocate
+// nothing, keep nothing, and may run on any thread.
+//
+// Row invariance: within one table, what is computed for a token depends on that token (and on the
+// positions it sees) alone. The same operations are done in the same order whether it stands alone
+// or among 500, wherever the range of rows begins and ends. Two tables agree only to rounding.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/cpu_features.h"
+#include "base/result.h"
+#include "kernels/activations.h"
+#include "kernels/attention.h"
+#include "kernels/rope.h"
+#include "tensor/element_type.h"
+
+namespace thaw {
+
+// Whole rows of a weight matrix, as they lie in the file; at any alignment.
+struct WeightRows {
+  ElementType type = ElementType::kF32;
+  const std::byte* data = nullptr;  // [n_rows] rows of RowBytes(type, k)
+  int64_t n_rows = 0;
+  int64_t k = 0;
+};
+
+struct KernelTable {
+  const char* name;  // what --kernels takes
+  bool (*is_available)(const CpuFeatures& cpu);
+
+  // Fills the quantized copy of tokens [token_begin, token_end): per 32 values, scale = amax / 127
+  // and quant = round half to even of value * (127 / amax). The same bits in every table. A block
+  // with a NaN or an infinity gets that scale, so that what it is multiplied with becomes NaN. Does
+  // nothing when activations.quants is nullptr.
+  void (*quantize_activations)(const Activations& activations, int64_t token_begin,
+                               int64_t token_end);
+
+  // out[token * out_stride + row] = dot(row, activations of token), for all tokens and the rows
+  // [row_begin, row_end). CanMultiply(weights.type) must hold, and activations.k == weights.k.
+  // `scratch`: MatMulScratchBytes(k) bytes aligned to 64, of this caller alone.
+  void (*matmul)(const WeightRows& weights, int64_t row_begin, int64_t row_end,
+                 const Activations& activations, float* out, int64_t out_stride,
+                 std::byte* scratch);
+
+  // out[i] = x[i] / sqrt(mean(x^2) + epsilon) * weight[i]; out may be x.
+  void (*rms_norm)(const float* x, const float* weight, int64_t n, float epsilon, float* out);
+
+  // out[i] = gate[i] / (1 + exp(-gate[i])) * up[i]; out may be gate or up.
+  void (*silu_multiply)(const float* gate, const float* up, int64_t n, float* out);
+
+  // out[i] = a[i] + b[i]; out may be a or b.
+  void (*add)(const float* a, const float* b, int64_t n, float* out);
+
+  // Turns the first rope_dim numbers of each of `n_heads` heads, head_stride numbers apart, in
+  // place by a row of RopeAngles::Fill.
+  void (*rope)(float* heads, int64_t n_heads, int64_t head_stride, const float* cos_sin,
+               int64_t rope_dim, RopePairing pairing);
+
+  // x[i] = exp(x[i] - max(x)) / sum, in place; n >= 1.
+  void (*softmax)(float* x, int64_t n);
+
+  // Numbers as a KV cache stores them: `out` gets n numbers of the type (float16: round to nearest
+  // even).
+  void (*store_kv)(const float* x, int64_t n, KvType type, std::byte* out);
+
+  void (*attention)(const AttentionArguments& arguments);
+};
+
+// Scratch of one matmul call over rows of k weights, whatever the type and the table.
+int64_t MatMulScratchBytes(int64_t k);
+
+// Whether matmul takes weights of this type: F32, F16, BF16 and every quantized type. Rows of a
+// quantized type must hold a multiple of 32 weights, which whole blocks always do.
+bool CanMultiply(ElementType type);
+
+// Every table in this build, best first, whether this CPU can run it or not.
+std::span<const KernelTable* const> AllKernelTables();
+
+// The best table that this CPU runs for "", or the one of that name. kInvalidArgument, with the
+// names that are available, for one that does not exist or that this CPU cannot run.
+Result<const KernelTable*> SelectKernels(std::string_view name);
+
+}  // namespace thaw
