@@ -5,42 +5,52 @@
 #include <limits>
 
 #include "base/check.h"
+#include "tensor/blocks.h"
 
 namespace thaw {
 namespace {
 
+constexpr ElementTypeInfo Plain(ElementType type, const char* name, int64_t bytes) {
+  return {type, name, 1, bytes, false};
+}
+
+template <typename Block>
+constexpr ElementTypeInfo Quantized(ElementType type, const char* name) {
+  return {type, name, Block::kElements, sizeof(Block), true};
+}
+
 constexpr auto kElementTypes = std::to_array<ElementTypeInfo>({
-    {ElementType::kF32, "F32", 1, 4, false},
-    {ElementType::kF16, "F16", 1, 2, false},
-    {ElementType::kQ4_0, "Q4_0", 32, 18, true},
-    {ElementType::kQ4_1, "Q4_1", 32, 20, true},
-    {ElementType::kQ5_0, "Q5_0", 32, 22, true},
-    {ElementType::kQ5_1, "Q5_1", 32, 24, true},
-    {ElementType::kQ8_0, "Q8_0", 32, 34, true},
-    {ElementType::kQ2_K, "Q2_K", 256, 84, true},
-    {ElementType::kQ3_K, "Q3_K", 256, 110, true},
-    {ElementType::kQ4_K, "Q4_K", 256, 144, true},
-    {ElementType::kQ5_K, "Q5_K", 256, 176, true},
-    {ElementType::kQ6_K, "Q6_K", 256, 210, true},
-    {ElementType::kIQ2_XXS, "IQ2_XXS", 256, 66, true},
-    {ElementType::kIQ2_XS, "IQ2_XS", 256, 74, true},
-    {ElementType::kIQ3_XXS, "IQ3_XXS", 256, 98, true},
-    {ElementType::kIQ1_S, "IQ1_S", 256, 50, true},
-    {ElementType::kIQ4_NL, "IQ4_NL", 32, 18, true},
-    {ElementType::kIQ3_S, "IQ3_S", 256, 110, true},
-    {ElementType::kIQ2_S, "IQ2_S", 256, 82, true},
-    {ElementType::kIQ4_XS, "IQ4_XS", 256, 136, true},
-    {ElementType::kI8, "I8", 1, 1, false},
-    {ElementType::kI16, "I16", 1, 2, false},
-    {ElementType::kI32, "I32", 1, 4, false},
-    {ElementType::kI64, "I64", 1, 8, false},
-    {ElementType::kF64, "F64", 1, 8, false},
-    {ElementType::kIQ1_M, "IQ1_M", 256, 56, true},
-    {ElementType::kBF16, "BF16", 1, 2, false},
-    {ElementType::kTQ1_0, "TQ1_0", 256, 54, true},
-    {ElementType::kTQ2_0, "TQ2_0", 256, 66, true},
-    {ElementType::kMXFP4, "MXFP4", 32, 17, true},
-    {ElementType::kNVFP4, "NVFP4", 64, 36, true},
+    Plain(ElementType::kF32, "F32", 4),
+    Plain(ElementType::kF16, "F16", 2),
+    Quantized<BlockQ4_0>(ElementType::kQ4_0, "Q4_0"),
+    Quantized<BlockQ4_1>(ElementType::kQ4_1, "Q4_1"),
+    Quantized<BlockQ5_0>(ElementType::kQ5_0, "Q5_0"),
+    Quantized<BlockQ5_1>(ElementType::kQ5_1, "Q5_1"),
+    Quantized<BlockQ8_0>(ElementType::kQ8_0, "Q8_0"),
+    Quantized<BlockQ2_K>(ElementType::kQ2_K, "Q2_K"),
+    Quantized<BlockQ3_K>(ElementType::kQ3_K, "Q3_K"),
+    Quantized<BlockQ4_K>(ElementType::kQ4_K, "Q4_K"),
+    Quantized<BlockQ5_K>(ElementType::kQ5_K, "Q5_K"),
+    Quantized<BlockQ6_K>(ElementType::kQ6_K, "Q6_K"),
+    Quantized<BlockIQ2_XXS>(ElementType::kIQ2_XXS, "IQ2_XXS"),
+    Quantized<BlockIQ2_XS>(ElementType::kIQ2_XS, "IQ2_XS"),
+    Quantized<BlockIQ3_XXS>(ElementType::kIQ3_XXS, "IQ3_XXS"),
+    Quantized<BlockIQ1_S>(ElementType::kIQ1_S, "IQ1_S"),
+    Quantized<BlockIQ4_NL>(ElementType::kIQ4_NL, "IQ4_NL"),
+    Quantized<BlockIQ3_S>(ElementType::kIQ3_S, "IQ3_S"),
+    Quantized<BlockIQ2_S>(ElementType::kIQ2_S, "IQ2_S"),
+    Quantized<BlockIQ4_XS>(ElementType::kIQ4_XS, "IQ4_XS"),
+    Plain(ElementType::kI8, "I8", 1),
+    Plain(ElementType::kI16, "I16", 2),
+    Plain(ElementType::kI32, "I32", 4),
+    Plain(ElementType::kI64, "I64", 8),
+    Plain(ElementType::kF64, "F64", 8),
+    Quantized<BlockIQ1_M>(ElementType::kIQ1_M, "IQ1_M"),
+    Plain(ElementType::kBF16, "BF16", 2),
+    Quantized<BlockTQ1_0>(ElementType::kTQ1_0, "TQ1_0"),
+    Quantized<BlockTQ2_0>(ElementType::kTQ2_0, "TQ2_0"),
+    Quantized<BlockMXFP4>(ElementType::kMXFP4, "MXFP4"),
+    Quantized<BlockNVFP4>(ElementType::kNVFP4, "NVFP4"),
 });
 
 constexpr bool AscendsByNumber() {

@@ -8,11 +8,15 @@
 // called from any thread.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
 namespace thaw {
+
+// Elements and blocks are little-endian in files and are used as they lie.
+static_assert(std::endian::native == std::endian::little);
 
 // The numbers are those that GGUF files carry. Gaps are types that were withdrawn from the format
 // (4, 5, 31 to 33, 36 to 38) or that exist only inside a running program (Q8_1 = 9, Q8_K = 15).
