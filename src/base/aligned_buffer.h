@@ -18,8 +18,8 @@ class AlignedBuffer {
   AlignedBuffer(AlignedBuffer&& other) noexcept;
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept;
 
-  // `size` bytes, contents unspecified. kResourceExhausted when the system has none; `purpose` names
-  // the buffer in that message ("weights of blk.3.ffn_up"). `alignment` is a power of two.
+  // `size` bytes, contents unspecified. kResourceExhausted when the system has none; `purpose`
+  // names the buffer in that message ("weights of blk.3.ffn_up"). `alignment` is a power of two.
   static Result<AlignedBuffer> Allocate(size_t size, std::string_view purpose,
                                         size_t alignment = 64);
 

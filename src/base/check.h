@@ -11,8 +11,8 @@ namespace thaw {
 
 }  // namespace thaw
 
-#define THAW_CHECK(condition)                                             \
-  do {                                                                    \
-    if (!(condition)) [[unlikely]]                                        \
-      ::thaw::CheckFailed(#condition, __FILE__, __LINE__);                \
+#define THAW_CHECK(condition)                              \
+  do {                                                     \
+    if (!(condition)) [[unlikely]]                         \
+      ::thaw::CheckFailed(#condition, __FILE__, __LINE__); \
   } while (false)

@@ -90,12 +90,18 @@ CpuFeatures Detect() { return {}; }
 
 std::vector<std::string> CpuFeatures::Names() const {
   const std::pair<bool, const char*> all[] = {
-      {avx2, "avx2"},           {fma, "fma"},
-      {f16c, "f16c"},           {avx512f, "avx512f"},
-      {avx512bw, "avx512bw"},   {avx512vl, "avx512vl"},
-      {avx512vnni, "avx512vnni"}, {avx512vbmi2, "avx512vbmi2"},
-      {avx512bf16, "avx512bf16"}, {avxvnni, "avxvnni"},
-      {amx_int8, "amx_int8"},   {amx_bf16, "amx_bf16"},
+      {avx2, "avx2"},
+      {fma, "fma"},
+      {f16c, "f16c"},
+      {avx512f, "avx512f"},
+      {avx512bw, "avx512bw"},
+      {avx512vl, "avx512vl"},
+      {avx512vnni, "avx512vnni"},
+      {avx512vbmi2, "avx512vbmi2"},
+      {avx512bf16, "avx512bf16"},
+      {avxvnni, "avxvnni"},
+      {amx_int8, "amx_int8"},
+      {amx_bf16, "amx_bf16"},
   };
   std::vector<std::string> names;
   for (const auto& [present, feature] : all) {

@@ -1,5 +1,5 @@
-// A non-owning reference to a callable: two words, no allocation. The callable must outlive the call
-// that the reference is passed to, so it is for parameters only.
+// A non-owning reference to a callable: two words, no allocation. The callable must outlive the
+// call that the reference is passed to, so it is for parameters only.
 #pragma once
 
 #include <memory>

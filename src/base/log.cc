@@ -13,19 +13,24 @@ std::atomic<LogLevel> current_level{LogLevel::kWarning};
 
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarning: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
-    case LogLevel::kOff: break;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+    case LogLevel::kOff:
+      break;
   }
   return spdlog::level::off;
 }
 
 spdlog::logger& Logger() {
   static const auto logger = [] {
-    auto made = std::make_shared<spdlog::logger>(
-        "thaw", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto made =
+        std::make_shared<spdlog::logger>("thaw", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("thaw: %l: %v");
     made->set_level(spdlog::level::trace);  // the level is checked before formatting, here
     made->flush_on(spdlog::level::trace);

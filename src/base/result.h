@@ -1,7 +1,7 @@
 // Errors as values.
 //
-// Operating errors (a bad file, a failed read, a bad request) travel as `Result<T>`: either a T or an
-// `Error` with a code for programs and one sentence for people. The sentence names the file, the
+// Operating errors (a bad file, a failed read, a bad request) travel as `Result<T>`: either a T or
+// an `Error` with a code for programs and one sentence for people. The sentence names the file, the
 // tensor or field, what was expected and what was found. Nothing in Thaw throws; programmer errors
 // stop the program through base/check.h instead.
 //
@@ -60,17 +60,17 @@ inline tl::unexpected<Error> Fail(Error error) { return tl::unexpected<Error>(st
 #define THAW_CONCAT(a, b) THAW_CONCAT_INNER(a, b)
 
 // Evaluates a Result<void>; returns its error from the enclosing function.
-#define THAW_TRY(expression)                                                        \
-  do {                                                                              \
-    if (auto thaw_try = (expression); !thaw_try) {                                  \
-      return ::thaw::Fail(std::move(thaw_try).error());                             \
-    }                                                                               \
+#define THAW_TRY(expression)                            \
+  do {                                                  \
+    if (auto thaw_try = (expression); !thaw_try) {      \
+      return ::thaw::Fail(std::move(thaw_try).error()); \
+    }                                                   \
   } while (false)
 
 // Evaluates a Result<T>; returns its error, or initialises `declaration` with its value.
 #define THAW_ASSIGN(declaration, expression) \
   THAW_ASSIGN_IMPL(THAW_CONCAT(thaw_result_, __LINE__), declaration, expression)
-#define THAW_ASSIGN_IMPL(result, declaration, expression)                \
-  auto result = (expression);                                            \
-  if (!result) return ::thaw::Fail(std::move(result).error());           \
+#define THAW_ASSIGN_IMPL(result, declaration, expression)      \
+  auto result = (expression);                                  \
+  if (!result) return ::thaw::Fail(std::move(result).error()); \
   declaration = *std::move(result)

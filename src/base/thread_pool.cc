@@ -15,8 +15,8 @@
 namespace thaw {
 namespace {
 
-// Longer than the gaps between two loops of a decode step (sampling and detokenizing excepted), short
-// enough that an idle program soon uses no CPU.
+// Longer than the gaps between two loops of a decode step (sampling and detokenizing excepted),
+// short enough that an idle program soon uses no CPU.
 constexpr int kSpinMicroseconds = 80;
 
 // Looks between two clock reads; a clock read costs about as much as this many pauses.
@@ -25,8 +25,7 @@ constexpr int kLooksPerClockRead = 64;
 // Waits until `done()` or until the spin time is over; returns whether `done()`.
 template <typename Done>
 bool SpinUntil(Done done) {
-  const auto end =
-      std::chrono::steady_clock::now() + std::chrono::microseconds(kSpinMicroseconds);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(kSpinMicroseconds);
   do {
     for (int i = 0; i < kLooksPerClockRead; ++i) {
       if (done()) return true;
@@ -105,7 +104,8 @@ class ThreadPool::Impl {
       if (stopping_.load(std::memory_order_acquire)) return;
       Work(worker);
       if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        const std::lock_guard lock(mutex_);  // so that the caller cannot miss it between look and wait
+        const std::lock_guard lock(
+            mutex_);  // so that the caller cannot miss it between look and wait
         wake_caller_.notify_one();
       }
     }

@@ -1,7 +1,8 @@
 // A fixed set of threads that run the parts of one loop at a time.
 //
-// The thread that calls ParallelFor works too, so a pool of 1 starts no thread. One ParallelFor runs
-// at a time; a second caller waits its turn. Bodies must not call ParallelFor on the same pool.
+// The thread that calls ParallelFor works too, so a pool of 1 starts no thread. One ParallelFor
+// runs at a time; a second caller waits its turn. Bodies must not call ParallelFor on the same
+// pool.
 //
 // Costs: a decode step forks and joins a few hundred times, so an idle worker spins for
 // kSpinMicroseconds (thread_pool.cc) before it sleeps; waking a sleeping worker takes some 20 us.
@@ -26,8 +27,8 @@ class ThreadPool {
   int thread_count() const;
 
   // Splits [0, count) into runs of `grain` (the last may be shorter) and calls
-  // body(begin, end, worker) once for each, worker in [0, thread_count()). Returns when all are done.
-  // Which worker gets which run is not fixed, so results must not depend on it.
+  // body(begin, end, worker) once for each, worker in [0, thread_count()). Returns when all are
+  // done. Which worker gets which run is not fixed, so results must not depend on it.
   void ParallelFor(int64_t count, int64_t grain,
                    FunctionRef<void(int64_t begin, int64_t end, int worker)> body);
 

@@ -4,8 +4,8 @@ namespace thaw {
 namespace {
 
 struct LeadByte {
-  int length;            // bytes of the character; 0: cannot start one
-  uint8_t second_low;    // the second byte's allowed range (Unicode 15, table 3-7)
+  int length;          // bytes of the character; 0: cannot start one
+  uint8_t second_low;  // the second byte's allowed range (Unicode 15, table 3-7)
   uint8_t second_high;
 };
 

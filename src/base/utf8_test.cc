@@ -18,8 +18,9 @@ TEST(Utf8, EveryScalarValueRoundTrips) {
 }
 
 TEST(Utf8, RefusesWhatTheStandardRefuses) {
-  for (const char* bad : {"\x80", "\xc0\xaf", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80",
-                          "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5", "\xff", "\xe2\x82", "a\xe2"}) {
+  for (const char* bad :
+       {"\x80", "\xc0\xaf", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
+        "\xf4\x90\x80\x80", "\xf5", "\xff", "\xe2\x82", "a\xe2"}) {
     EXPECT_FALSE(IsValidUtf8(bad)) << testing::PrintToString(std::string(bad));
   }
   EXPECT_TRUE(IsValidUtf8("plain, \xc3\xa9, \xe2\x82\xac, \xf0\x9f\x98\x80"));
@@ -32,7 +33,9 @@ TEST(Utf8, ReplacesEachMaximalPrefixOnce) {
 }
 
 TEST(Utf8Assembler, HoldsBackACharacterUntilItIsWhole) {
-  const std::string text = "a\xf0\x9f\x98\x80" "b";
+  const std::string text =
+      "a\xf0\x9f\x98\x80"
+      "b";
   Utf8Assembler assembler;
   std::string out;
   for (const char byte : text) {

@@ -1,0 +1,55 @@
+// One sequence of tokens and what the model remembers of it.
+//
+// A session owns its KV cache. Every generation states the whole prompt; what the session already
+// holds of it, from its beginning on, is not computed again, so a conversation costs only what is
+// new. Not thread safe; different sessions may be used from different threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "base/result.h"
+#include "engine/engine.h"
+#include "engine/generation.h"
+#include "model/kv_cache.h"
+
+namespace thaw {
+
+class Session {
+ public:
+  // Generates after `prompt`, which must have 1 to capacity() tokens. `on_text` gets whole UTF-8
+  // characters as they come, nothing of a stop string. Cancelling is a finish, not an error.
+  Result<GenerationResult> Generate(std::span<const int32_t> prompt,
+                                    const GenerationOptions& options,
+                                    FunctionRef<void(std::string_view text)> on_text);
+
+  // Forgets everything.
+  void Reset();
+
+  int64_t capacity() const { return kv_.capacity(); }
+
+  // The tokens whose keys and values are held.
+  std::span<const int32_t> tokens() const { return tokens_; }
+
+ private:
+  friend class Engine;
+  class Generation;
+
+  Session(Engine& engine, KvCache kv) : engine_(engine), kv_(std::move(kv)) {}
+
+  // Engine::Extend, with tokens_ kept in step; leaves the logits of the last token in logits_.
+  Result<void> Extend(std::span<const int32_t> tokens, const std::atomic<bool>* cancel);
+  // Keeps what is held of the beginning of `prompt`; returns how many tokens that is.
+  int64_t KeepCommonPrefix(std::span<const int32_t> prompt);
+
+  Engine& engine_;
+  KvCache kv_;
+  std::vector<int32_t> tokens_;  // kv_.length() of them
+  std::vector<float> logits_;    // [n_vocab]
+};
+
+}  // namespace thaw

@@ -1,0 +1,57 @@
+#include "model/kv_cache.h"
+
+#include "base/check.h"
+
+namespace thaw {
+namespace {
+
+// Every head's keys and values begin on a cache line.
+size_t AlignUp(int64_t bytes) { return (static_cast<size_t>(bytes) + 63) / 64 * 64; }
+
+struct HeadBytes {
+  size_t keys;
+  size_t values;
+};
+
+HeadBytes BytesOfHead(const ModelConfig& config, KvType type, int64_t n_positions) {
+  return {AlignUp(n_positions * config.head_dim * KvTypeBytes(type)),
+          AlignUp(n_positions * config.v_head_dim * KvTypeBytes(type))};
+}
+
+}  // namespace
+
+uint64_t KvCache::Bytes(const ModelConfig& config, KvType type, int64_t n_positions) {
+  const HeadBytes head = BytesOfHead(config, type, n_positions);
+  return static_cast<uint64_t>(config.n_layers * config.n_kv_heads) * (head.keys + head.values);
+}
+
+Result<KvCache> KvCache::Create(const ModelConfig& config, KvType type, int64_t n_positions) {
+  THAW_CHECK(n_positions >= 1);
+  KvCache cache;
+  cache.type_ = type;
+  cache.capacity_ = n_positions;
+  cache.n_kv_heads_ = config.n_kv_heads;
+  const HeadBytes head = BytesOfHead(config, type, n_positions);
+  cache.key_bytes_ = head.keys;
+  cache.value_bytes_ = head.values;
+  THAW_ASSIGN(cache.memory_,
+              AlignedBuffer::Allocate(Bytes(config, type, n_positions),
+                                      fmt::format("a KV cache of {} positions", n_positions)));
+  return cache;
+}
+
+void KvCache::SetLength(int64_t length) {
+  THAW_CHECK(length >= 0 && length <= capacity_);
+  length_ = length;
+}
+
+std::byte* KvCache::Keys(int64_t layer, int64_t kv_head) {
+  return memory_.data() +
+         static_cast<size_t>(layer * n_kv_heads_ + kv_head) * (key_bytes_ + value_bytes_);
+}
+
+std::byte* KvCache::Values(int64_t layer, int64_t kv_head) {
+  return Keys(layer, kv_head) + key_bytes_;
+}
+
+}  // namespace thaw

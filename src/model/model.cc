@@ -1,0 +1,353 @@
+#include "model/model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "base/check.h"
+#include "kernels/dequantize.h"
+
+namespace thaw {
+namespace {
+
+// Rows that one thread multiplies at a time: several runs a thread even out threads of unequal
+// speed, and a run of fewer rows than this costs more in bookkeeping than it evens out.
+constexpr int64_t kMinRowsPerItem = 16;
+constexpr int64_t kItemsPerThread = 4;
+
+// Lays parts of one block of memory out one after the other, each on a cache line of its own.
+class Layout {
+ public:
+  // The offset of a part of `bytes`.
+  size_t Add(int64_t bytes) {
+    const size_t offset = end_;
+    end_ += (static_cast<size_t>(bytes) + 63) / 64 * 64;
+    return offset;
+  }
+  size_t bytes() const { return end_; }
+
+ private:
+  size_t end_ = 0;
+};
+
+int64_t MaxColumns(const ModelConfig& c) {
+  return std::max({c.d_model, c.d_ff, c.n_heads * c.v_head_dim});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> Model::Create(ModelDescription description, WeightCache& weights,
+                                             const KernelTable& kernels, ThreadPool& pool,
+                                             const ModelOptions& options) {
+  THAW_CHECK(options.max_batch >= 1 && options.max_context >= 1);
+  THAW_ASSIGN(RopeAngles angles, RopeAngles::Create(description.config.rope));
+  std::unique_ptr<Model> model(
+      new Model(std::move(description), std::move(angles), weights, kernels, pool, options));
+  THAW_TRY(model->AllocateWorkspace());
+  return model;
+}
+
+Model::Model(ModelDescription description, RopeAngles angles, WeightCache& weights,
+             const KernelTable& kernels, ThreadPool& pool, const ModelOptions& options)
+    : config_(std::move(description.config)),
+      layers_and_output_(std::move(description.weights)),
+      angles_(std::move(angles)),
+      cache_(weights),
+      kernels_(kernels),
+      pool_(pool),
+      options_(options) {}
+
+Result<void> Model::AllocateWorkspace() {
+  const ModelConfig& c = config_;
+  const int64_t batch = options_.max_batch;
+  const int64_t threads = pool_.thread_count();
+  const int64_t columns = MaxColumns(c);
+  work_.matmul_scratch_stride = (static_cast<size_t>(MatMulScratchBytes(columns)) + 63) / 64 * 64;
+
+  struct FloatPart {
+    float** pointer;
+    int64_t count;
+  };
+  const FloatPart floats[] = {
+      {&work_.x, batch * c.d_model},
+      {&work_.normed, batch * c.d_model},
+      {&work_.q, batch * c.n_heads * c.head_dim},
+      {&work_.k, batch * c.n_kv_heads * c.head_dim},
+      {&work_.v, batch * c.n_kv_heads * c.v_head_dim},
+      {&work_.attended, batch * c.n_heads * c.v_head_dim},
+      {&work_.gate, batch * c.d_ff},
+      {&work_.up, batch * c.d_ff},
+      {&work_.projected, batch * c.d_model},
+      {&work_.cos_sin, batch * c.rope.rope_dim},
+      {&work_.scores, threads * c.group() * options_.max_context},
+  };
+  struct BytePart {
+    std::byte** pointer;
+    int64_t count;
+  };
+  // The quantized copy of any activations: its size need not grow with k where k is no multiple of
+  // a block, so the largest of the three counts.
+  const int64_t quantized =
+      std::max({ActivationBytes(batch, c.d_model), ActivationBytes(batch, c.d_ff),
+                ActivationBytes(batch, c.n_heads * c.v_head_dim)});
+  const int64_t embedding_row = cache_.map().matrix(layers_and_output_.embedding).row_bytes();
+  const BytePart bytes[] = {
+      {&work_.quantized, quantized},
+      {&work_.matmul_scratch, threads * static_cast<int64_t>(work_.matmul_scratch_stride)},
+      {&work_.row, embedding_row},
+  };
+
+  Layout layout;
+  std::vector<size_t> offsets;
+  for (const FloatPart& part : floats) {
+    offsets.push_back(layout.Add(part.count * static_cast<int64_t>(sizeof(float))));
+  }
+  for (const BytePart& part : bytes) offsets.push_back(layout.Add(part.count));
+  THAW_ASSIGN(memory_, AlignedBuffer::Allocate(layout.bytes(), "activations"));
+  scratch_bytes_ = layout.bytes();
+  size_t next = 0;
+  for (const FloatPart& part : floats) {
+    *part.pointer = reinterpret_cast<float*>(memory_.data() + offsets[next++]);
+  }
+  for (const BytePart& part : bytes) *part.pointer = memory_.data() + offsets[next++];
+  return {};
+}
+
+void Model::ForEachToken(int64_t n_tokens, FunctionRef<void(int64_t)> body) {
+  pool_.ParallelFor(n_tokens, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) body(i);
+  });
+}
+
+Result<void> Model::Forward(std::span<const BatchToken> batch, std::span<float> logits,
+                            const std::atomic<bool>* cancel) {
+  const auto n_tokens = static_cast<int64_t>(batch.size());
+  THAW_CHECK(n_tokens >= 1 && n_tokens <= options_.max_batch);
+  for (const BatchToken& token : batch) {
+    THAW_CHECK(token.token >= 0 && token.token < config_.n_vocab);
+    THAW_CHECK(token.position >= token.kv->length() && token.position < token.kv->capacity());
+    THAW_CHECK(token.position < options_.max_context);
+  }
+  THAW_TRY(Embed(batch));
+  ForEachToken(n_tokens, [&](int64_t i) {
+    angles_.Fill(batch[static_cast<size_t>(i)].position, work_.cos_sin + i * config_.rope.rope_dim);
+  });
+  for (int64_t layer = 0; layer < config_.n_layers; ++layer) {
+    if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
+      return Fail(ErrorCode::kCancelled, "stopped");
+    }
+    THAW_TRY(RunLayer(layer, batch));
+  }
+  THAW_TRY(ComputeLogits(batch, logits));
+  for (const BatchToken& token : batch) token.kv->SetLength(token.position + 1);
+  return {};
+}
+
+Result<void> Model::Embed(std::span<const BatchToken> batch) {
+  const WeightMatrix& embedding = cache_.map().matrix(layers_and_output_.embedding);
+  const std::span row(work_.row, static_cast<size_t>(embedding.row_bytes()));
+  for (size_t i = 0; i < batch.size(); ++i) {
+    THAW_TRY(cache_.ReadRow(layers_and_output_.embedding, batch[i].token, row));
+    const auto d = static_cast<size_t>(config_.d_model);
+    THAW_TRY(Dequantize(embedding.type, row, std::span(work_.x + i * d, d)));
+  }
+  return {};
+}
+
+Result<void> Model::RunLayer(int64_t index, std::span<const BatchToken> batch) {
+  THAW_TRY(RunAttention(index, batch));
+  return RunFeedForward(layers_and_output_.layers[static_cast<size_t>(index)],
+                        static_cast<int64_t>(batch.size()));
+}
+
+Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batch) {
+  const ModelConfig& c = config_;
+  const LayerWeights& layer = layers_and_output_.layers[static_cast<size_t>(index)];
+  const auto n_tokens = static_cast<int64_t>(batch.size());
+  const Activations normed = ViewActivations(work_.normed, n_tokens, c.d_model, work_.quantized);
+  ForEachToken(n_tokens, [&](int64_t i) {
+    kernels_.rms_norm(work_.x + i * c.d_model, layer.attention_norm.data(), c.d_model,
+                      c.norm_epsilon, work_.normed + i * c.d_model);
+    kernels_.quantize_activations(normed, i, i + 1);
+  });
+  const Product qkv[] = {{&layer.q, work_.q}, {&layer.k, work_.k}, {&layer.v, work_.v}};
+  THAW_TRY(Multiply(qkv, normed));
+  ForEachToken(n_tokens,
+               [&](int64_t i) { PrepareHeads(layer, index, batch[static_cast<size_t>(i)], i); });
+  pool_.ParallelFor(n_tokens * c.n_kv_heads, 1, [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t i = item / c.n_kv_heads;
+      Attend(index, batch[static_cast<size_t>(i)], i, item % c.n_kv_heads, worker);
+    }
+  });
+  const int64_t width = c.n_heads * c.v_head_dim;
+  const Activations attended = ViewActivations(work_.attended, n_tokens, width, work_.quantized);
+  ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(attended, i, i + 1); });
+  const Product output[] = {{&layer.attention_output, work_.projected}};
+  return Multiply(output, attended);
+}
+
+void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchToken& token,
+                         int64_t i) {
+  const ModelConfig& c = config_;
+  const auto add_bias = [&](const LinearWeights& weights, float* y) {
+    if (!weights.bias.empty()) kernels_.add(y, weights.bias.data(), weights.rows, y);
+  };
+  const auto norm_heads = [&](const std::vector<float>& norm, int64_t n_heads, float* heads) {
+    if (norm.empty()) return;
+    for (int64_t h = 0; h < n_heads; ++h) {
+      float* head = heads + h * c.head_dim;
+      kernels_.rms_norm(head, norm.data(), c.head_dim, c.norm_epsilon, head);
+    }
+  };
+  float* q = work_.q + i * layer.q.rows;
+  float* k = work_.k + i * layer.k.rows;
+  float* v = work_.v + i * layer.v.rows;
+  add_bias(layer.q, q);
+  add_bias(layer.k, k);
+  add_bias(layer.v, v);
+  norm_heads(layer.q_norm, c.n_heads, q);
+  norm_heads(layer.k_norm, c.n_kv_heads, k);
+  const float* cos_sin = work_.cos_sin + i * c.rope.rope_dim;
+  const RopePairing pairing = c.family->rope_pairing;
+  kernels_.rope(q, c.n_heads, c.head_dim, cos_sin, c.rope.rope_dim, pairing);
+  kernels_.rope(k, c.n_kv_heads, c.head_dim, cos_sin, c.rope.rope_dim, pairing);
+
+  const KvType type = token.kv->type();
+  const int64_t key_bytes = c.head_dim * KvTypeBytes(type);
+  const int64_t value_bytes = c.v_head_dim * KvTypeBytes(type);
+  for (int64_t h = 0; h < c.n_kv_heads; ++h) {
+    kernels_.store_kv(k + h * c.head_dim, c.head_dim, type,
+                      token.kv->Keys(index, h) + token.position * key_bytes);
+    kernels_.store_kv(v + h * c.v_head_dim, c.v_head_dim, type,
+                      token.kv->Values(index, h) + token.position * value_bytes);
+  }
+}
+
+void Model::Attend(int64_t index, const BatchToken& token, int64_t i, int64_t kv_head, int worker) {
+  const ModelConfig& c = config_;
+  const int64_t group = c.group();
+  AttentionArguments arguments;
+  arguments.q = work_.q + (i * c.n_heads + kv_head * group) * c.head_dim;
+  arguments.group = group;
+  arguments.head_dim = c.head_dim;
+  arguments.v_head_dim = c.v_head_dim;
+  arguments.kv_type = token.kv->type();
+  arguments.k = token.kv->Keys(index, kv_head);
+  arguments.v = token.kv->Values(index, kv_head);
+  arguments.k_stride = c.head_dim;
+  arguments.v_stride = c.v_head_dim;
+  arguments.n_positions = token.position + 1;
+  arguments.scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
+  arguments.scores = work_.scores + worker * group * options_.max_context;
+  arguments.out = work_.attended + (i * c.n_heads + kv_head * group) * c.v_head_dim;
+  kernels_.attention(arguments);
+}
+
+Result<void> Model::RunFeedForward(const LayerWeights& layer, int64_t n_tokens) {
+  const ModelConfig& c = config_;
+  const auto add_projection = [&](const LinearWeights& weights, int64_t i) {
+    float* x = work_.x + i * c.d_model;
+    kernels_.add(x, work_.projected + i * c.d_model, c.d_model, x);
+    if (!weights.bias.empty()) kernels_.add(x, weights.bias.data(), c.d_model, x);
+  };
+  const Activations normed = ViewActivations(work_.normed, n_tokens, c.d_model, work_.quantized);
+  ForEachToken(n_tokens, [&](int64_t i) {
+    add_projection(layer.attention_output, i);
+    kernels_.rms_norm(work_.x + i * c.d_model, layer.ffn_norm.data(), c.d_model, c.norm_epsilon,
+                      work_.normed + i * c.d_model);
+    kernels_.quantize_activations(normed, i, i + 1);
+  });
+  const Product gate_up[] = {{&layer.gate, work_.gate}, {&layer.up, work_.up}};
+  THAW_TRY(Multiply(gate_up, normed));
+  const Activations hidden = ViewActivations(work_.gate, n_tokens, c.d_ff, work_.quantized);
+  ForEachToken(n_tokens, [&](int64_t i) {
+    float* gate = work_.gate + i * c.d_ff;
+    float* up = work_.up + i * c.d_ff;
+    if (!layer.gate.bias.empty()) kernels_.add(gate, layer.gate.bias.data(), c.d_ff, gate);
+    if (!layer.up.bias.empty()) kernels_.add(up, layer.up.bias.data(), c.d_ff, up);
+    kernels_.silu_multiply(gate, up, c.d_ff, gate);
+    kernels_.quantize_activations(hidden, i, i + 1);
+  });
+  const Product down[] = {{&layer.down, work_.projected}};
+  THAW_TRY(Multiply(down, hidden));
+  ForEachToken(n_tokens, [&](int64_t i) { add_projection(layer.down, i); });
+  return {};
+}
+
+Result<void> Model::ComputeLogits(std::span<const BatchToken> batch, std::span<float> logits) {
+  const ModelConfig& c = config_;
+  const LinearWeights& output = layers_and_output_.output;
+  std::vector<int64_t> wanting;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (batch[i].wants_logits) wanting.push_back(static_cast<int64_t>(i));
+  }
+  const auto n = static_cast<int64_t>(wanting.size());
+  THAW_CHECK(static_cast<int64_t>(logits.size()) == n * c.n_vocab);
+  if (n == 0) return {};
+  const Activations normed = ViewActivations(work_.normed, n, c.d_model, work_.quantized);
+  ForEachToken(n, [&](int64_t i) {
+    kernels_.rms_norm(work_.x + wanting[static_cast<size_t>(i)] * c.d_model,
+                      layers_and_output_.output_norm.data(), c.d_model, c.norm_epsilon,
+                      work_.normed + i * c.d_model);
+    kernels_.quantize_activations(normed, i, i + 1);
+  });
+  const Product product[] = {{&output, logits.data()}};
+  THAW_TRY(Multiply(product, normed));
+  if (output.bias.empty()) return {};
+  ForEachToken(n, [&](int64_t i) {
+    float* row = logits.data() + i * c.n_vocab;
+    kernels_.add(row, output.bias.data(), c.n_vocab, row);
+  });
+  return {};
+}
+
+void Model::PlanWork(std::span<const Product> products) {
+  int64_t total_rows = 0;
+  for (const Product& product : products) total_rows += product.weights->rows;
+  const int64_t items = kItemsPerThread * pool_.thread_count();
+  const int64_t even_share = (total_rows + items - 1) / items;
+  const int64_t rows_per_item =
+      (even_share + kMinRowsPerItem - 1) / kMinRowsPerItem * kMinRowsPerItem;
+  work_items_.clear();
+  for (const Product& product : products) {
+    const TileMap::Range& tiles = cache_.map().tiles_of(product.weights->matrix);
+    for (int32_t tile = tiles.first; tile < tiles.first + tiles.count; ++tile) {
+      const int64_t rows = cache_.map().tile(tile).row_count;
+      for (int64_t begin = 0; begin < rows; begin += rows_per_item) {
+        work_items_.push_back({&product, tile, begin, std::min(begin + rows_per_item, rows)});
+      }
+    }
+  }
+}
+
+Result<void> Model::Multiply(std::span<const Product> products, const Activations& activations) {
+  PlanWork(products);
+  std::mutex outcome_mutex;
+  Result<void> outcome;  // the first error
+  pool_.ParallelFor(
+      static_cast<int64_t>(work_items_.size()), 1, [&](int64_t index, int64_t, int worker) {
+        const WorkItem& item = work_items_[static_cast<size_t>(index)];
+        const LinearWeights& weights = *item.product->weights;
+        auto pinned = cache_.Pin(item.tile);
+        if (!pinned) {
+          const std::lock_guard lock(outcome_mutex);
+          if (outcome) outcome = Fail(std::move(pinned).error());
+          return;
+        }
+        const Tile& tile = cache_.map().tile(item.tile);
+        const WeightRows rows{.type = cache_.map().matrix(tile.matrix).type,
+                              .data = pinned->data().data(),
+                              .n_rows = tile.row_count,
+                              .k = weights.cols};
+        kernels_.matmul(
+            rows, item.row_begin, item.row_end, activations, item.product->out + tile.row_begin,
+            weights.rows,
+            work_.matmul_scratch + static_cast<size_t>(worker) * work_.matmul_scratch_stride);
+      });
+  return outcome;
+}
+
+}  // namespace thaw

@@ -1,0 +1,128 @@
+// The forward pass: tokens in, logits out, for every family that model/family.h lists.
+//
+// A Model reads its weights through the weight cache, tile by tile, and works in memory that it
+// takes once at creation. The caller owns the cache, the thread pool and the KV caches, which must
+// outlive it or the call. One forward pass at a time; the pass itself uses all threads of the pool.
+//
+// Row invariance: what is computed for a token depends on the token, its position, the positions
+// before it, the KV type and the kernel table alone: not on the batch, the chunk or the threads.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "kernels/kernel_table.h"
+#include "model/kv_cache.h"
+#include "model/weights.h"
+#include "residency/weight_cache.h"
+
+namespace thaw {
+
+// One token of one sequence.
+struct BatchToken {
+  int32_t token = 0;      // in [0, n_vocab)
+  int64_t position = 0;   // in its sequence, below the KV cache's capacity
+  KvCache* kv = nullptr;  // of its sequence
+  bool wants_logits = false;
+};
+
+struct ModelOptions {
+  int64_t max_batch = 1;    // tokens of one forward pass
+  int64_t max_context = 1;  // positions of the longest sequence
+};
+
+class Model {
+ public:
+  // `description` was made from the file whose matrices `weights` knows, in that order.
+  static Result<std::unique_ptr<Model>> Create(ModelDescription description, WeightCache& weights,
+                                               const KernelTable& kernels, ThreadPool& pool,
+                                               const ModelOptions& options);
+
+  const ModelConfig& config() const { return config_; }
+
+  // Bytes of working memory taken at creation.
+  uint64_t scratch_bytes() const { return scratch_bytes_; }
+
+  // Runs 1 to max_batch tokens. The tokens of a sequence stand in order, at the positions right
+  // after the length of its KV cache, which grows by them. Writes the logits of those that want
+  // them, in their order, to `logits` [n_wanting, n_vocab]. kCancelled, with no KV cache longer
+  // than before, soon after `cancel` (may be null) became true; other errors come from reading
+  // weights.
+  Result<void> Forward(std::span<const BatchToken> batch, std::span<float> logits,
+                       const std::atomic<bool>* cancel);
+
+ private:
+  // The working memory of one forward pass, for max_batch tokens.
+  struct Workspace {
+    float* x = nullptr;                   // [batch, d_model], the residual stream
+    float* normed = nullptr;              // [batch, d_model]
+    float* q = nullptr;                   // [batch, n_heads, head_dim]
+    float* k = nullptr;                   // [batch, n_kv_heads, head_dim]
+    float* v = nullptr;                   // [batch, n_kv_heads, v_head_dim]
+    float* attended = nullptr;            // [batch, n_heads, v_head_dim]
+    float* gate = nullptr;                // [batch, d_ff]
+    float* up = nullptr;                  // [batch, d_ff]
+    float* projected = nullptr;           // [batch, d_model], what a block adds to the stream
+    float* cos_sin = nullptr;             // [batch, rope_dim]
+    float* scores = nullptr;              // [threads, group, max_context]
+    std::byte* quantized = nullptr;       // activations of the batch as int8
+    std::byte* matmul_scratch = nullptr;  // [threads, matmul_scratch_stride]
+    std::byte* row = nullptr;             // [max row bytes of the embedding]
+    size_t matmul_scratch_stride = 0;     // bytes
+  };
+
+  // One product of a group that shares its activations.
+  struct Product {
+    const LinearWeights* weights;
+    float* out;  // [tokens, weights->rows]
+  };
+
+  // A run of rows of one tile: what one thread multiplies at a time.
+  struct WorkItem {
+    const Product* product;
+    int32_t tile;
+    int64_t row_begin;  // within the tile
+    int64_t row_end;
+  };
+
+  Model(ModelDescription description, RopeAngles angles, WeightCache& weights,
+        const KernelTable& kernels, ThreadPool& pool, const ModelOptions& options);
+  Result<void> AllocateWorkspace();
+
+  // Calls body(token) for every token of the batch, spread over the threads.
+  void ForEachToken(int64_t n_tokens, FunctionRef<void(int64_t token)> body);
+
+  Result<void> Embed(std::span<const BatchToken> batch);
+  Result<void> RunLayer(int64_t index, std::span<const BatchToken> batch);
+  Result<void> RunAttention(int64_t index, std::span<const BatchToken> batch);
+  Result<void> RunFeedForward(const LayerWeights& layer, int64_t n_tokens);
+  // Bias, q/k norm and rope of one token; its key and value go to its KV cache.
+  void PrepareHeads(const LayerWeights& layer, int64_t index, const BatchToken& token, int64_t i);
+  void Attend(int64_t index, const BatchToken& token, int64_t i, int64_t kv_head, int worker);
+  Result<void> ComputeLogits(std::span<const BatchToken> batch, std::span<float> logits);
+
+  // The products of the activations [n_tokens, k], whose quantized copy is ready, without biases.
+  Result<void> Multiply(std::span<const Product> products, const Activations& activations);
+  void PlanWork(std::span<const Product> products);
+
+  const ModelConfig config_;
+  const ModelWeights layers_and_output_;
+  const RopeAngles angles_;
+  WeightCache& cache_;
+  const KernelTable& kernels_;
+  ThreadPool& pool_;
+  const ModelOptions options_;
+
+  AlignedBuffer memory_;
+  Workspace work_;
+  uint64_t scratch_bytes_ = 0;
+  std::vector<WorkItem> work_items_;  // of the current Multiply; kept for its memory
+};
+
+}  // namespace thaw
