@@ -1,5 +1,5 @@
-// A non-owning reference to a callable: two words, no allocation. The callable must outlive the
-// call that the reference is passed to, so it is for parameters only.
+// A non-owning reference to a callable object: two words, no allocation. The callable must outlive
+// the call that the reference is passed to, so it is for parameters only.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,8 @@ template <typename R, typename... Args>
 class FunctionRef<R(Args...)> {
  public:
   template <typename F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> &&
+    requires(std::is_class_v<std::remove_cvref_t<F>> &&
+             !std::is_same_v<std::remove_cvref_t<F>, FunctionRef> &&
              std::is_invocable_r_v<R, F&, Args...>)
   FunctionRef(F&& f)  // NOLINT(google-explicit-constructor): a parameter type, like string_view
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),

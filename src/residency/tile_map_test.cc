@@ -1,0 +1,75 @@
+#include "residency/tile_map.h"
+
+#include <gmock/gmock.h>
+
+#include "io/memory_file.h"
+
+namespace thaw {
+namespace {
+
+std::shared_ptr<const File> FileOf(size_t bytes) {
+  return std::make_shared<MemoryFile>("model.gguf", std::vector<std::byte>(bytes));
+}
+
+WeightMatrix MatrixOf(int64_t rows, int64_t cols, uint64_t offset,
+                      std::shared_ptr<const File> file) {
+  return {.name = "w",
+          .type = ElementType::kF32,
+          .rows = rows,
+          .cols = cols,
+          .file = std::move(file),
+          .offset = offset};
+}
+
+TEST(TileMap, CoversEveryRowOnceInOrder) {
+  const auto file = FileOf(size_t{6} << 20);
+  for (const int64_t rows : {1, 15, 16, 17, 128, 129, 1000, 1280}) {
+    const auto map = TileMap::Create({MatrixOf(rows, 1024, 64, file)});
+    ASSERT_TRUE(map);
+    const TileMap::Range range = map->tiles_of(0);
+    int64_t next_row = 0;
+    uint64_t next_offset = 64;
+    for (int32_t i = range.first; i < range.first + range.count; ++i) {
+      const Tile& tile = map->tile(i);
+      EXPECT_EQ(tile.row_begin, next_row);
+      EXPECT_EQ(tile.offset, next_offset);
+      EXPECT_EQ(tile.bytes, static_cast<uint64_t>(tile.row_count) * 4096);
+      const bool is_last = i + 1 == range.first + range.count;
+      if (!is_last) {
+        EXPECT_EQ(tile.row_count, range.rows_per_tile);
+      }
+      next_row += tile.row_count;
+      next_offset += tile.bytes;
+    }
+    EXPECT_EQ(next_row, rows);
+    EXPECT_EQ(map->weight_bytes(), static_cast<uint64_t>(rows) * 4096);
+  }
+}
+
+TEST(TileMap, TilesAreAtMostHalfAMebibyteOrSixteenRows) {
+  const auto file = FileOf(size_t{40} << 20);
+  const auto small_rows = TileMap::Create({MatrixOf(5000, 100, 0, file)});
+  EXPECT_LE(small_rows->tile(0).bytes, uint64_t{512} << 10);
+  EXPECT_GT(small_rows->tile(0).bytes, uint64_t{256} << 10);
+  EXPECT_EQ(small_rows->tile(0).row_count % 16, 0);
+  const auto large_rows = TileMap::Create({MatrixOf(32, 1 << 18, 0, file)});
+  EXPECT_EQ(large_rows->tile(0).row_count, 16);
+}
+
+TEST(TileMap, AMatrixThatIsOnlyLookedUpHasNoTiles) {
+  WeightMatrix matrix = MatrixOf(100, 4, 0, FileOf(1600));
+  matrix.row_lookup_only = true;
+  const auto map = TileMap::Create({matrix});
+  EXPECT_TRUE(map->tiles().empty());
+  EXPECT_EQ(map->weight_bytes(), 0);
+}
+
+TEST(TileMap, RefusesAMatrixBeyondTheEndOfItsFile) {
+  const auto map = TileMap::Create({MatrixOf(10, 4, 8, FileOf(160))});
+  ASSERT_FALSE(map);
+  EXPECT_EQ(map.error().message,
+            "model.gguf: tensor 'w' ends at byte 168, but the file has only 160 bytes");
+}
+
+}  // namespace
+}  // namespace thaw
