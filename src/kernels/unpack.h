@@ -4,14 +4,14 @@
 //
 //   value[i] = scales[i / 16] * quants[i] + offsets[i / 16]
 //
-// with int8 quants and one float scale and offset per 16 consecutive elements. An unpacker rewrites a
-// row in that form, so that products and dequantization need one implementation for all types. The
-// scales and offsets are what the format's own formula computes, in the same order of operations.
+// with int8 quants and one float scale and offset per 16 consecutive elements. An unpacker rewrites
+// a row in that form, so that products and dequantization need one implementation for all types.
+// Scales and offsets are what the format's own formula computes, in the same order of operations.
 // Which bits are what is described in tensor/blocks.h.
 //
-// Unpackers are pure, allocate nothing and accept any bytes and any alignment: there is no invalid
-// block, only scales that are infinite or NaN. The result is 1.25 to 1.5 bytes an element, meant for
-// buffers of one row or less.
+// Unpackers are pure, allocate nothing and accept any bytes at any alignment: there is no invalid
+// block, only scales that are infinite or NaN. The result is 1.25 to 1.5 bytes an element, meant
+// for buffers of a few rows.
 #pragma once
 
 #include <cstddef>

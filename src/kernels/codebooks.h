@@ -1,0 +1,44 @@
+// The number tables that codebook element types refer to.
+//
+// They are part of the formats: ggml's quantizers chose these points once, and every file made
+// since depends on them (ggml-common.h). Constant data without any initialization at run time, 33
+// KiB in all; which table belongs to which format is said in tensor/blocks.h.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+namespace thaw {
+
+// The 16 levels of IQ4_NL and IQ4_XS, denser around zero.
+inline constexpr std::array<int8_t, 16> kIQ4Values = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                                      1,    13,   25,  38,  53,  69,  89,  113};
+
+// Twice the values of the 4-bit float E2M1 (0, 0.5, 1, 1.5, 2, 3, 4, 6, then their negatives):
+// MXFP4 and NVFP4.
+inline constexpr std::array<int8_t, 16> kDoubledE2M1Values = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                              0, -1, -2, -3, -4, -6, -8, -12};
+
+// The eight sign bits of an IQ2_XXS, IQ2_XS or IQ3_XXS octet from the seven stored ones: the number
+// of negative elements is always even, so the eighth is the parity of the others.
+constexpr uint8_t SignsWithParity(uint32_t seven_bits) {
+  return static_cast<uint8_t>(seven_bits | (std::popcount(seven_bits) & 1u) << 7);
+}
+
+// Points of 8 or 4 elements; those with signs of their own in the block hold magnitudes.
+struct alignas(8) GridPoint8 {
+  std::array<int8_t, 8> elements;
+};
+struct alignas(4) GridPoint4 {
+  std::array<int8_t, 4> elements;
+};
+
+extern const std::array<GridPoint8, 256> kIQ2_XXSGrid;  // elements 8, 25, 43
+extern const std::array<GridPoint8, 512> kIQ2_XSGrid;   // elements 8, 25, 43
+extern const std::array<GridPoint8, 1024> kIQ2_SGrid;   // elements 8, 25, 43
+extern const std::array<GridPoint4, 256> kIQ3_XXSGrid;  // elements 4, 12, 20, ..., 52, 62
+extern const std::array<GridPoint4, 512> kIQ3_SGrid;    // elements 1, 3, 5, ..., 15
+extern const std::array<GridPoint8, 2048> kIQ1Grid;     // elements -1, 0, 1: IQ1_S and IQ1_M
+
+}  // namespace thaw

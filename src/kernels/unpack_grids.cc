@@ -1,0 +1,154 @@
+#include <array>
+
+#include "kernels/codebooks.h"
+#include "kernels/unpack_block.h"
+#include "tensor/blocks.h"
+#include "tensor/half.h"
+
+namespace thaw {
+namespace {
+
+// Negates quants[j] where bit j of `signs` is set, for 8 quants.
+void ApplySigns(uint8_t signs, int8_t* quants) {
+  for (int j = 0; j < 8; ++j) {
+    const int mask = -(signs >> j & 1);  // 0 or -1: (x ^ -1) + 1 is -x
+    quants[j] = static_cast<int8_t>((quants[j] ^ mask) - mask);
+  }
+}
+
+void CopyPoint(const GridPoint8& point, int8_t* quants) {
+  std::copy_n(point.elements.data(), 8, quants);
+}
+
+void CopyPoint(const GridPoint4& point, int8_t* quants) {
+  std::copy_n(point.elements.data(), 4, quants);
+}
+
+// Four times 7 bits of signs and a 4-bit scale: the 32-bit number of IQ2_XXS and IQ3_XXS.
+struct SignsAndScale {
+  explicit SignsAndScale(const uint8_t (&bytes)[4]) { std::memcpy(&word, bytes, sizeof(word)); }
+
+  uint8_t Signs(int octet) const { return SignsWithParity(word >> (7 * octet) & 0x7f); }
+  float HalfPlusScale() const { return 0.5f + static_cast<float>(word >> 28); }
+
+  uint32_t word;
+};
+
+void UnpackIQ2_XXS(const BlockIQ2_XXS& block, int8_t* quants, float* scales) {
+  const float d = F16ToF32(block.d);
+  for (int g = 0; g < 8; ++g) {
+    const BlockIQ2_XXS::Group& group = block.groups[g];
+    const SignsAndScale packed(group.signs_and_scale);
+    for (int octet = 0; octet < 4; ++octet, quants += 8) {
+      CopyPoint(kIQ2_XXSGrid[group.grid[octet]], quants);
+      ApplySigns(packed.Signs(octet), quants);
+    }
+    std::fill_n(scales + 2 * g, 2, d * packed.HalfPlusScale() * 0.25f);
+  }
+}
+
+// The scales of IQ2_XS and IQ2_S: a nibble for each 16 elements.
+template <typename Block>
+void UnpackIQ2Scales(const Block& block, float* scales) {
+  const float d = F16ToF32(block.d);
+  for (int group = 0; group < 16; ++group) {
+    scales[group] = d * (0.5f + static_cast<float>(NibbleAt(block.scales, group))) * 0.25f;
+  }
+}
+
+void UnpackIQ2_XS(const BlockIQ2_XS& block, int8_t* quants, float* scales) {
+  for (int octet = 0; octet < 32; ++octet, quants += 8) {
+    CopyPoint(kIQ2_XSGrid[block.qs[octet] & 0x1ff], quants);
+    ApplySigns(SignsWithParity(block.qs[octet] >> 9), quants);
+  }
+  UnpackIQ2Scales(block, scales);
+}
+
+void UnpackIQ2_S(const BlockIQ2_S& block, int8_t* quants, float* scales) {
+  for (int octet = 0; octet < 32; ++octet, quants += 8) {
+    const int high = block.qh[octet / 4] >> (2 * (octet % 4)) & 0x03;
+    CopyPoint(kIQ2_SGrid[block.qs[octet] | high << 8], quants);
+    ApplySigns(block.signs[octet], quants);
+  }
+  UnpackIQ2Scales(block, scales);
+}
+
+void UnpackIQ3_XXS(const BlockIQ3_XXS& block, int8_t* quants, float* scales) {
+  const float d = F16ToF32(block.d);
+  for (int group = 0; group < 8; ++group) {
+    const SignsAndScale packed(block.signs_and_scale[group]);
+    for (int octet = 0; octet < 4; ++octet, quants += 8) {
+      const uint8_t* points = block.qs + 8 * group + 2 * octet;
+      CopyPoint(kIQ3_XXSGrid[points[0]], quants);
+      CopyPoint(kIQ3_XXSGrid[points[1]], quants + 4);
+      ApplySigns(packed.Signs(octet), quants);
+    }
+    std::fill_n(scales + 2 * group, 2, d * packed.HalfPlusScale() * 0.5f);
+  }
+}
+
+void UnpackIQ3_S(const BlockIQ3_S& block, int8_t* quants, float* scales) {
+  const float d = F16ToF32(block.d);
+  for (int octet = 0; octet < 32; ++octet, quants += 8) {
+    const int high = block.qh[octet / 4] >> (2 * (octet % 4));  // its bits 0 and 1
+    CopyPoint(kIQ3_SGrid[block.qs[2 * octet] | (high & 1) << 8], quants);
+    CopyPoint(kIQ3_SGrid[block.qs[2 * octet + 1] | (high & 2) << 7], quants + 4);
+    ApplySigns(block.signs[octet], quants);
+  }
+  for (int group = 0; group < 8; ++group) {
+    const int scale = 1 + 2 * NibbleAt(block.scales, group);
+    std::fill_n(scales + 2 * group, 2, d * static_cast<float>(scale));
+  }
+}
+
+// IQ1 elements are -1, 0 or 1, plus or minus 1/8: eight times them is a whole number, and an eighth
+// of the scale is exact.
+void UnpackIQ1Octet(int point, bool delta_is_negative, int8_t* quants) {
+  const int eight_deltas = delta_is_negative ? -1 : 1;
+  for (int j = 0; j < 8; ++j) {
+    quants[j] = static_cast<int8_t>(8 * kIQ1Grid[point].elements[j] + eight_deltas);
+  }
+}
+
+void UnpackIQ1_S(const BlockIQ1_S& block, int8_t* quants, float* scales) {
+  const float d = F16ToF32(block.d);
+  for (int group = 0; group < 8; ++group) {
+    const uint16_t qh = block.qh[group];
+    for (int octet = 0; octet < 4; ++octet, quants += 8) {
+      const int high = qh >> (3 * octet) & 0x07;
+      UnpackIQ1Octet(block.qs[4 * group + octet] | high << 8, (qh & 0x8000) != 0, quants);
+    }
+    const float scale = d * static_cast<float>(1 + 2 * (qh >> 12 & 0x07));
+    std::fill_n(scales + 2 * group, 2, scale * 0.125f);
+  }
+}
+
+void UnpackIQ1_M(const BlockIQ1_M& block, int8_t* quants, float* scales) {
+  for (int octet = 0; octet < 32; ++octet, quants += 8) {
+    const int nibble = NibbleAt(block.qh, octet);
+    UnpackIQ1Octet(block.qs[octet] | (nibble & 0x07) << 8, (nibble & 0x08) != 0, quants);
+  }
+  uint32_t d_bits = 0;
+  for (int n = 0; n < 4; ++n) d_bits |= static_cast<uint32_t>(block.scales[n] >> 12) << (4 * n);
+  const float d = F16ToF32(static_cast<uint16_t>(d_bits));
+  for (int group = 0; group < 16; ++group) {
+    const int scale = 1 + 2 * (block.scales[group / 4] >> (3 * (group % 4)) & 0x07);
+    scales[group] = d * static_cast<float>(scale) * 0.125f;
+  }
+}
+
+constexpr auto kUnpackers = std::to_array<RowUnpacker>({
+    {ElementType::kIQ1_S, false, UnpackRow<BlockIQ1_S, UnpackIQ1_S>},
+    {ElementType::kIQ1_M, false, UnpackRow<BlockIQ1_M, UnpackIQ1_M>},
+    {ElementType::kIQ2_XXS, false, UnpackRow<BlockIQ2_XXS, UnpackIQ2_XXS>},
+    {ElementType::kIQ2_XS, false, UnpackRow<BlockIQ2_XS, UnpackIQ2_XS>},
+    {ElementType::kIQ2_S, false, UnpackRow<BlockIQ2_S, UnpackIQ2_S>},
+    {ElementType::kIQ3_XXS, false, UnpackRow<BlockIQ3_XXS, UnpackIQ3_XXS>},
+    {ElementType::kIQ3_S, false, UnpackRow<BlockIQ3_S, UnpackIQ3_S>},
+});
+
+}  // namespace
+
+std::span<const RowUnpacker> GridUnpackers() { return kUnpackers; }
+
+}  // namespace thaw
