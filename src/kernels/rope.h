@@ -36,8 +36,8 @@ struct RopeScaling {
 struct RopeConfig {
   int64_t rope_dim = 0;  // numbers of a head that turn: even; the rest of the head is left alone
   float freq_base = 10000;
-  RopeScaling scaling;
-  std::vector<float> frequency_factors;  // [rope_dim / 2], or empty
+  RopeScaling scaling = {};
+  std::vector<float> frequency_factors = {};  // [rope_dim / 2], or empty
 };
 
 class RopeAngles {

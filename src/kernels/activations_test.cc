@@ -1,0 +1,101 @@
+#include "kernels/activations.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/kernel_test_support.h"
+#include "kernels/portable/portable.h"
+
+namespace thaw {
+namespace {
+
+class QuantizeKernels : public EachKernelTable {};
+
+constexpr int64_t kLength = 96;
+constexpr int64_t kTokens = 200;
+
+// Values from the smallest subnormals to 2^60, with zeros, ties and equal blocks among them.
+std::vector<float> ManyMagnitudes(std::mt19937& random) {
+  std::vector<float> values = RandomFloats(kTokens * kLength, random);
+  for (int64_t token = 0; token < kTokens; ++token) {
+    float* row = &values[static_cast<size_t>(token * kLength)];
+    const int exponent = static_cast<int>(token) - 140;
+    for (int64_t i = 0; i < kLength; ++i) {
+      row[i] = token % 3 == 0 ? std::ldexp(row[i], exponent) : row[i] * static_cast<float>(token);
+    }
+    // A largest value of 127 makes steps of 1, so that these are exact ties.
+    if (token % 5 == 0) {
+      for (int64_t i = 0; i < kLength; ++i) row[i] = static_cast<float>(i) - 63.5f;
+      row[0] = 127.0f;
+    }
+  }
+  return values;
+}
+
+TEST_P(QuantizeKernels, QuantizingGivesTheSameBitsAsThePortableKernels) {
+  std::mt19937 random(1);
+  std::vector<float> values = ManyMagnitudes(random);
+  std::fill_n(values.begin(), kLength, 0.0f);
+  values[3 * kLength] = std::numeric_limits<float>::infinity();
+  values[6 * kLength + 40] = -std::numeric_limits<float>::infinity();
+  values[9 * kLength + 95] = std::numeric_limits<float>::quiet_NaN();
+  ScratchMemory mine(ActivationBytes(kTokens, kLength));
+  ScratchMemory reference(ActivationBytes(kTokens, kLength));
+  const Activations a = ViewActivations(values.data(), kTokens, kLength, mine.data());
+  const Activations b = ViewActivations(values.data(), kTokens, kLength, reference.data());
+  table().quantize_activations(a, 0, 71);
+  table().quantize_activations(a, 71, kTokens);
+  portable::QuantizeActivations(b, 0, kTokens);
+  EXPECT_EQ(0, std::memcmp(mine.data(), reference.data(),
+                           static_cast<size_t>(ActivationBytes(kTokens, kLength))));
+}
+
+TEST_P(QuantizeKernels, QuantizingIsOffByHalfAStepAtMost) {
+  std::mt19937 random(2);
+  const std::vector<float> values = ManyMagnitudes(random);
+  const OwnedActivations activations(table(), values, kTokens, kLength);
+  for (int64_t i = 0; i < kTokens * kLength; ++i) {
+    const float value = values[static_cast<size_t>(i)];
+    const float step = activations.view().scales[i / kActivationBlock];
+    // Blocks below 2^-121 become zero.
+    const double bound = step == 0 ? 0x1p-121 : 0.50001 * double{step};
+    ASSERT_NEAR(activations.Quantized(0, i), value, bound) << i;
+    ASSERT_LE(std::abs(int{activations.view().quants[i]}), 127);
+  }
+}
+
+TEST_P(QuantizeKernels, TheSumsAreThoseOfTheQuantizedValues) {
+  std::mt19937 random(3);
+  const OwnedActivations activations(table(), RandomFloats(kLength, random), 1, kLength);
+  for (int64_t group = 0; group < kLength / kActivationSum; ++group) {
+    double sum = 0;
+    for (int64_t i = 0; i < kActivationSum; ++i) {
+      sum += activations.Quantized(0, group * kActivationSum + i);
+    }
+    EXPECT_FLOAT_EQ(activations.view().sums[group], static_cast<float>(sum));
+  }
+}
+
+TEST_P(QuantizeKernels, ABlockWithoutFiniteLargestValueGetsItAsItsScale) {
+  std::vector<float> values(64, 1.0f);
+  values[0] = std::numeric_limits<float>::infinity();
+  values[63] = std::numeric_limits<float>::quiet_NaN();
+  const OwnedActivations activations(table(), values, 1, 64);
+  EXPECT_TRUE(std::isinf(activations.view().scales[0]));
+  EXPECT_TRUE(std::isnan(activations.view().scales[1]));
+  EXPECT_TRUE(std::isnan(activations.view().sums[0]));
+}
+
+TEST(Activations, HaveNoQuantizedCopyWhenTheirLengthIsNoMultipleOf32) {
+  const std::vector<float> values(33);
+  EXPECT_EQ(ActivationBytes(1, 33), 0);
+  const Activations activations = ViewActivations(values.data(), 1, 33, nullptr);
+  EXPECT_EQ(activations.quants, nullptr);
+  portable::QuantizeActivations(activations, 0, 1);
+}
+
+INSTANTIATE_FOR_EACH_KERNEL_TABLE(QuantizeKernels);
+
+}  // namespace
+}  // namespace thaw

@@ -1,0 +1,82 @@
+#include "kernels/kernel_table.h"
+
+#include <fmt/ranges.h>
+
+#include <array>
+#include <vector>
+
+#include "kernels/portable/portable.h"
+
+#if defined(__x86_64__)
+#include "kernels/x86/avx2.h"
+#endif
+
+namespace thaw {
+namespace {
+
+constexpr KernelTable kPortable = {
+    .name = "portable",
+    .is_available = [](const CpuFeatures&) { return true; },
+    .quantize_activations = portable::QuantizeActivations,
+    .matmul = portable::MatMul,
+    .rms_norm = portable::RmsNorm,
+    .silu_multiply = portable::SiluMultiply,
+    .add = portable::Add,
+    .rope = portable::Rope,
+    .softmax = portable::Softmax,
+    .store_kv = portable::StoreKv,
+    .attention = portable::Attention,
+};
+
+#if defined(__x86_64__)
+
+void MatMulAvx2(const WeightRows& weights, int64_t row_begin, int64_t row_end,
+                const Activations& activations, float* out, int64_t out_stride,
+                std::byte* scratch) {
+  static constexpr PanelKernels kKernels = {
+      .find_unpacker = avx2::FindUnpacker,
+      .multiply_panel = avx2::MultiplyPanel,
+      .multiply_floats = avx2::MultiplyFloats,
+  };
+  MatMulByPanels(kKernels, weights, row_begin, row_end, activations, out, out_stride, scratch);
+}
+
+constexpr KernelTable kAvx2 = {
+    .name = "avx2",
+    .is_available = [](const CpuFeatures& cpu) { return cpu.avx2 && cpu.fma && cpu.f16c; },
+    .quantize_activations = avx2::QuantizeActivations,
+    .matmul = MatMulAvx2,
+    .rms_norm = avx2::RmsNorm,
+    .silu_multiply = avx2::SiluMultiply,
+    .add = avx2::Add,
+    .rope = avx2::Rope,
+    .softmax = avx2::Softmax,
+    .store_kv = avx2::StoreKv,
+    .attention = avx2::Attention,
+};
+
+constexpr std::array<const KernelTable*, 2> kTables = {&kAvx2, &kPortable};
+
+#else
+
+constexpr std::array<const KernelTable*, 1> kTables = {&kPortable};
+
+#endif
+
+}  // namespace
+
+std::span<const KernelTable* const> AllKernelTables() { return kTables; }
+
+Result<const KernelTable*> SelectKernels(std::string_view name) {
+  std::vector<std::string_view> available;
+  for (const KernelTable* table : kTables) {
+    if (!table->is_available(HostCpu())) continue;
+    if (name.empty() || name == table->name) return table;
+    available.emplace_back(table->name);
+  }
+  return Fail(ErrorCode::kInvalidArgument,
+              "kernels \"{}\": this CPU and this build have none of that name, only {}", name,
+              fmt::join(available, ", "));
+}
+
+}  // namespace thaw

@@ -1,0 +1,112 @@
+#include "kernels/kernel_test_support.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "tensor/blocks.h"
+#include "tensor/half.h"
+
+namespace thaw {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+// Where a block holds half-precision scales.
+std::vector<size_t> HalfOffsets(ElementType type) {
+  switch (type) {
+    case ElementType::kQ4_1:
+    case ElementType::kQ5_1:
+    case ElementType::kQ4_K:
+    case ElementType::kQ5_K:
+      return {0, 2};
+    case ElementType::kQ2_K:
+      return {offsetof(BlockQ2_K, d), offsetof(BlockQ2_K, dmin)};
+    case ElementType::kQ3_K:
+      return {offsetof(BlockQ3_K, d)};
+    case ElementType::kQ6_K:
+      return {offsetof(BlockQ6_K, d)};
+    case ElementType::kTQ1_0:
+      return {offsetof(BlockTQ1_0, d)};
+    case ElementType::kTQ2_0:
+      return {offsetof(BlockTQ2_0, d)};
+    case ElementType::kMXFP4:
+    case ElementType::kNVFP4:
+    case ElementType::kIQ1_M:
+      return {};
+    default:
+      return {0};
+  }
+}
+
+void MakeScalesSane(ElementType type, std::byte* block, std::mt19937& random) {
+  std::uniform_real_distribution<float> scale(0.005f, 0.02f);
+  for (const size_t offset : HalfOffsets(type)) {
+    const uint16_t half = F32ToF16(random() % 2 == 0 ? scale(random) : -scale(random));
+    std::memcpy(block + offset, &half, sizeof(half));
+  }
+  if (type == ElementType::kMXFP4) block[0] = static_cast<std::byte>(118 + random() % 6);
+  if (type == ElementType::kNVFP4) {
+    for (size_t i = 0; i < 4; ++i) block[i] = static_cast<std::byte>(random() % 0x38);
+  }
+  if (type == ElementType::kIQ1_M) {
+    // The highest nibble of the last scale is the sign and exponent of d: 2^-7 to 2^-3.
+    std::byte& high = block[offsetof(BlockIQ1_M, scales) + 7];
+    high = (high & std::byte{0x0f}) | std::byte{0x20};
+  }
+}
+
+}  // namespace
+
+std::vector<float> RandomFloats(int64_t n, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<size_t>(n));
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+std::vector<std::byte> RandomRows(ElementType type, int64_t n, std::mt19937& random) {
+  const ElementTypeInfo& info = Info(type);
+  std::vector<std::byte> rows(static_cast<size_t>(RowBytes(type, n)));
+  if (!info.is_quantized) {
+    const std::vector<float> values = RandomFloats(n, random);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const uint16_t bits = type == ElementType::kF16 ? F32ToF16(values[i]) : F32ToBF16(values[i]);
+      if (type == ElementType::kF32) {
+        std::memcpy(&rows[i * sizeof(float)], &values[i], sizeof(float));
+      } else {
+        std::memcpy(&rows[i * sizeof(bits)], &bits, sizeof(bits));
+      }
+    }
+    return rows;
+  }
+  for (std::byte& byte : rows) byte = static_cast<std::byte>(random());
+  for (size_t at = 0; at < rows.size(); at += static_cast<size_t>(info.block_bytes)) {
+    MakeScalesSane(type, &rows[at], random);
+  }
+  return rows;
+}
+
+ScratchMemory::ScratchMemory(int64_t bytes, size_t misalignment)
+    : misalignment_(misalignment),
+      memory_(static_cast<size_t>(bytes) + kAlignment + misalignment) {}
+
+std::byte* ScratchMemory::data() {
+  const size_t excess = reinterpret_cast<uintptr_t>(memory_.data()) % kAlignment;
+  return memory_.data() + (excess == 0 ? 0 : kAlignment - excess) + misalignment_;
+}
+
+OwnedActivations::OwnedActivations(const KernelTable& table, std::vector<float> values,
+                                   int64_t n_tokens, int64_t k)
+    : values_(std::move(values)), memory_(ActivationBytes(n_tokens, k)) {
+  THAW_CHECK(static_cast<int64_t>(values_.size()) == n_tokens * k);
+  view_ = ViewActivations(values_.data(), n_tokens, k, memory_.data());
+  table.quantize_activations(view_, 0, n_tokens);
+}
+
+double OwnedActivations::Quantized(int64_t token, int64_t i) const {
+  const int64_t at = token * view_.k + i;
+  return double{view_.scales[at / kActivationBlock]} * view_.quants[at];
+}
+
+}  // namespace thaw

@@ -1,0 +1,71 @@
+// What the tests of the kernels share: one test body over every kernel table, and rows of random
+// but sane blocks of any element type.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "kernels/kernel_table.h"
+
+namespace thaw {
+
+// The base of a test fixture whose tests run once for each table of this build and are skipped
+// where the CPU lacks it:
+//   class NormKernels : public EachKernelTable {};
+//   TEST_P(NormKernels, DoX) { table().rms_norm(...); }
+//   INSTANTIATE_FOR_EACH_KERNEL_TABLE(NormKernels);
+class EachKernelTable : public ::testing::TestWithParam<const KernelTable*> {
+ protected:
+  void SetUp() override {
+    if (!GetParam()->is_available(HostCpu())) {
+      GTEST_SKIP() << "this CPU cannot run the " << GetParam()->name << " kernels";
+    }
+  }
+  const KernelTable& table() const { return *GetParam(); }
+};
+
+#define INSTANTIATE_FOR_EACH_KERNEL_TABLE(Suite)                            \
+  INSTANTIATE_TEST_SUITE_P(, Suite, ::testing::ValuesIn(AllKernelTables()), \
+                           [](const auto& test) { return std::string(test.param->name); })
+
+// `n` floats, normally distributed.
+std::vector<float> RandomFloats(int64_t n, std::mt19937& random);
+
+// RowBytes(type, n) random bytes whose scales are normal numbers near 0.01 and whose floats, for
+// the float types, are normally distributed.
+std::vector<std::byte> RandomRows(ElementType type, int64_t n, std::mt19937& random);
+
+// Memory that lies `misalignment` bytes behind a multiple of 64.
+class ScratchMemory {
+ public:
+  explicit ScratchMemory(int64_t bytes, size_t misalignment = 0);
+  std::byte* data();
+
+ private:
+  size_t misalignment_;
+  std::vector<std::byte> memory_;
+};
+
+// Activations that own their memory, quantized by `table`.
+class OwnedActivations {
+ public:
+  OwnedActivations(const KernelTable& table, std::vector<float> values, int64_t n_tokens,
+                   int64_t k);
+  OwnedActivations(const OwnedActivations&) = delete;
+  OwnedActivations& operator=(const OwnedActivations&) = delete;
+
+  const Activations& view() const { return view_; }
+  // The value that the quantized copy stands for.
+  double Quantized(int64_t token, int64_t i) const;
+
+ private:
+  std::vector<float> values_;
+  ScratchMemory memory_;
+  Activations view_;
+};
+
+}  // namespace thaw

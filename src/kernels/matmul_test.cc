@@ -1,0 +1,263 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/dequantize.h"
+#include "kernels/kernel_test_support.h"
+#include "kernels/unpack.h"
+#include "tensor/blocks.h"
+#include "tensor/half.h"
+
+namespace thaw {
+namespace {
+
+class MatMulKernels : public EachKernelTable {};
+
+// Rounding of float sums, relative to the sum of the magnitudes of what is added up: a thousand
+// additions of 2^-24 each that mostly cancel.
+constexpr double kQuantizedTolerance = 3e-6;
+constexpr double kFloatTolerance = 3e-6;
+
+// A matrix of random rows, somewhere in memory that is aligned to nothing.
+class Matrix {
+ public:
+  Matrix(ElementType type, int64_t n_rows, int64_t k, std::mt19937& random)
+      : Matrix(type, n_rows, k, RandomRows(type, n_rows * k, random)) {}
+
+  Matrix(ElementType type, int64_t n_rows, int64_t k, const std::vector<std::byte>& bytes)
+      : memory_(static_cast<int64_t>(bytes.size()), /*misalignment=*/1),
+        values_(static_cast<size_t>(n_rows * k)),
+        rows_{type, memory_.data(), n_rows, k} {
+    std::memcpy(memory_.data(), bytes.data(), bytes.size());
+    EXPECT_TRUE(Dequantize(type, bytes, values_));
+  }
+
+  const WeightRows& rows() const { return rows_; }
+  double Value(int64_t row, int64_t i) const {
+    return values_[static_cast<size_t>(row * rows_.k + i)];
+  }
+
+  // The largest magnitude that element i can be a sum of: |scale * quant| + |offset|.
+  std::vector<double> Magnitudes(int64_t row) const {
+    const auto k = static_cast<size_t>(rows_.k);
+    std::vector<double> magnitudes(k);
+    const RowUnpacker* unpacker = FindRowUnpacker(rows_.type);
+    if (unpacker == nullptr) {
+      for (size_t i = 0; i < k; ++i) magnitudes[i] = std::abs(Value(row, static_cast<int64_t>(i)));
+      return magnitudes;
+    }
+    std::vector<int8_t> quants(k);
+    std::vector<float> scales(k / kUnpackGroup);
+    std::vector<float> offsets(k / kUnpackGroup);
+    unpacker->unpack(rows_.data + row * RowBytes(rows_.type, rows_.k), rows_.k, quants.data(),
+                     scales.data(), offsets.data());
+    for (size_t i = 0; i < k; ++i) {
+      const size_t group = i / kUnpackGroup;
+      magnitudes[i] =
+          std::abs(double{scales[group]} * quants[i]) + std::abs(double{offsets[group]});
+    }
+    return magnitudes;
+  }
+
+ private:
+  ScratchMemory memory_;
+  std::vector<float> values_;
+  WeightRows rows_;
+};
+
+std::vector<float> MatMul(const KernelTable& table, const WeightRows& weights, int64_t row_begin,
+                          int64_t row_end, const Activations& activations) {
+  std::vector<float> out(static_cast<size_t>(activations.n_tokens * weights.n_rows), -1.0f);
+  ScratchMemory scratch(MatMulScratchBytes(weights.k));
+  table.matmul(weights, row_begin, row_end, activations, out.data(), weights.n_rows,
+               scratch.data());
+  return out;
+}
+
+std::vector<float> MatMul(const KernelTable& table, const WeightRows& weights,
+                          const Activations& activations) {
+  return MatMul(table, weights, 0, weights.n_rows, activations);
+}
+
+// Compares with sums in double precision over the same numbers: the stored weights and, for
+// quantized types, the quantized activations.
+void ExpectProducts(const KernelTable& table, const Matrix& matrix,
+                    const OwnedActivations& activations) {
+  const WeightRows& weights = matrix.rows();
+  const Activations& view = activations.view();
+  const bool is_quantized = Info(weights.type).is_quantized;
+  const double tolerance = is_quantized ? kQuantizedTolerance : kFloatTolerance;
+  const std::vector<float> out = MatMul(table, weights, view);
+  for (int64_t row = 0; row < weights.n_rows; ++row) {
+    const std::vector<double> magnitudes = matrix.Magnitudes(row);
+    for (int64_t token = 0; token < view.n_tokens; ++token) {
+      double expected = 0;
+      double magnitude = 0;
+      for (int64_t i = 0; i < weights.k; ++i) {
+        const double a = is_quantized ? activations.Quantized(token, i)
+                                      : double{view.values[token * weights.k + i]};
+        expected += matrix.Value(row, i) * a;
+        magnitude += magnitudes[static_cast<size_t>(i)] * std::abs(a);
+      }
+      ASSERT_NEAR(out[static_cast<size_t>(token * weights.n_rows + row)], expected,
+                  tolerance * magnitude)
+          << Info(weights.type).name << " row " << row << " token " << token << " k " << weights.k;
+    }
+  }
+}
+
+std::vector<ElementType> MultipliableTypes() {
+  std::vector<ElementType> types;
+  for (const ElementTypeInfo& info : AllElementTypes()) {
+    if (CanMultiply(info.type)) types.push_back(info.type);
+  }
+  return types;
+}
+
+TEST(CanMultiply, HoldsForFloatsAndEveryQuantizedTypeOnly) {
+  for (const ElementTypeInfo& info : AllElementTypes()) {
+    const bool is_float = info.type == ElementType::kF32 || info.type == ElementType::kF16 ||
+                          info.type == ElementType::kBF16;
+    EXPECT_EQ(CanMultiply(info.type), is_float || info.is_quantized) << info.name;
+    EXPECT_EQ(FindRowUnpacker(info.type) != nullptr, info.is_quantized) << info.name;
+  }
+}
+
+TEST_P(MatMulKernels, MatMulOfEveryTypeIsTheSumOfTheProducts) {
+  std::mt19937 random(1);
+  for (const ElementType type : MultipliableTypes()) {
+    const int64_t block = std::max(Info(type).block_elements, kActivationBlock);
+    for (const int64_t k : {block, 3 * block, int64_t{4096}}) {
+      for (const int64_t n_tokens : {1, 6}) {
+        const Matrix matrix(type, 7, k, random);
+        const OwnedActivations activations(table(), RandomFloats(n_tokens * k, random), n_tokens,
+                                           k);
+        ExpectProducts(table(), matrix, activations);
+      }
+    }
+  }
+}
+
+TEST_P(MatMulKernels, MatMulTakesAnyNumberOfRows) {
+  std::mt19937 random(2);
+  for (const ElementType type : {ElementType::kQ4_1, ElementType::kQ8_0, ElementType::kF16}) {
+    for (int64_t n_rows = 1; n_rows <= 17; ++n_rows) {
+      for (int64_t n_tokens = 1; n_tokens <= 5; ++n_tokens) {
+        const Matrix matrix(type, n_rows, 96, random);
+        const OwnedActivations activations(table(), RandomFloats(n_tokens * 96, random), n_tokens,
+                                           96);
+        ExpectProducts(table(), matrix, activations);
+      }
+    }
+  }
+}
+
+TEST_P(MatMulKernels, MatMulOfFloatsTakesAnyRowLength) {
+  std::mt19937 random(3);
+  for (const ElementType type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16}) {
+    for (int64_t k = 1; k <= 70; ++k) {
+      const Matrix matrix(type, 5, k, random);
+      const OwnedActivations activations(table(), RandomFloats(3 * k, random), 3, k);
+      ExpectProducts(table(), matrix, activations);
+    }
+  }
+}
+
+// The whole error of quantized activations: each is at most half a step off.
+TEST_P(MatMulKernels, MatMulIsWithinHalfAStepOfEveryActivation) {
+  std::mt19937 random(4);
+  constexpr int64_t kLength = 1024;
+  const std::vector<float> values = RandomFloats(kLength, random);
+  const OwnedActivations activations(table(), values, 1, kLength);
+  for (const ElementType type : MultipliableTypes()) {
+    if (!Info(type).is_quantized) continue;
+    const Matrix matrix(type, 1, kLength, random);
+    double exact = 0;
+    double bound = 0;
+    for (int64_t i = 0; i < kLength; ++i) {
+      const double weight = matrix.Value(0, i);
+      const double step = activations.view().scales[i / kActivationBlock];
+      exact += weight * double{values[static_cast<size_t>(i)]};
+      bound += std::abs(weight) * step * 0.50001;
+    }
+    const float out = MatMul(table(), matrix.rows(), activations.view())[0];
+    EXPECT_NEAR(out, exact, bound) << Info(type).name;
+  }
+}
+
+// Row invariance (kernel_table.h): no batch and no range of rows changes a bit.
+TEST_P(MatMulKernels, MatMulOfATokenDoesNotDependOnBatchOrRowRange) {
+  std::mt19937 random(5);
+  constexpr int64_t kTokens = 21;
+  constexpr int64_t kRows = 11;
+  for (const ElementType type : MultipliableTypes()) {
+    const int64_t k = 3 * std::max(Info(type).block_elements, kActivationBlock);
+    const Matrix matrix(type, kRows, k, random);
+    const std::vector<float> values = RandomFloats(kTokens * k, random);
+    const OwnedActivations all(table(), values, kTokens, k);
+    const std::vector<float> whole = MatMul(table(), matrix.rows(), all.view());
+    for (const int64_t batch : {1, 3, 16}) {
+      for (int64_t first = 0; first + batch <= kTokens; ++first) {
+        const OwnedActivations part(
+            table(), {values.begin() + first * k, values.begin() + (first + batch) * k}, batch, k);
+        const std::vector<float> out = MatMul(table(), matrix.rows(), part.view());
+        ASSERT_EQ(0, std::memcmp(out.data(), &whole[static_cast<size_t>(first * kRows)],
+                                 out.size() * sizeof(float)))
+            << Info(type).name << " tokens " << first << " + " << batch;
+      }
+    }
+    for (int64_t begin = 0; begin < kRows; ++begin) {
+      for (int64_t end = begin + 1; end <= kRows; ++end) {
+        const std::vector<float> out = MatMul(table(), matrix.rows(), begin, end, all.view());
+        for (size_t i = 0; i < out.size(); ++i) {
+          const int64_t row = static_cast<int64_t>(i) % kRows;
+          const float expected = begin <= row && row < end ? whole[i] : -1.0f;
+          ASSERT_EQ(out[i], expected) << Info(type).name << " rows " << begin << " to " << end;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(MatMulKernels, MatMulSurvivesExtremeWeightsAndActivations) {
+  std::mt19937 random(6);
+  constexpr int64_t kLength = 64;
+  std::vector<BlockQ8_0> blocks(2);
+  for (BlockQ8_0& block : blocks) {
+    block.d = F32ToF16(1.0f);
+    std::fill(std::begin(block.qs), std::end(block.qs), int8_t{-128});
+  }
+  std::vector<std::byte> bytes(blocks.size() * sizeof(BlockQ8_0));
+  std::memcpy(bytes.data(), blocks.data(), bytes.size());
+  const Matrix matrix(ElementType::kQ8_0, 1, kLength, bytes);
+
+  std::vector<float> outlier = RandomFloats(kLength, random);
+  outlier[5] = 1e4f;
+  std::vector<float> denormal(kLength, 1e-40f);
+  std::vector<float> huge(kLength, -std::numeric_limits<float>::max() / 1e6f);
+  for (const std::vector<float>& values :
+       {std::vector<float>(kLength, 0.0f), std::vector<float>(kLength, 127.0f),
+        std::vector<float>(kLength, -127.0f), outlier, denormal, huge}) {
+    const OwnedActivations activations(table(), values, 1, kLength);
+    ExpectProducts(table(), matrix, activations);
+  }
+}
+
+TEST_P(MatMulKernels, MatMulOfANanIsNan) {
+  std::mt19937 random(7);
+  for (const ElementType type : {ElementType::kQ4_0, ElementType::kQ4_K, ElementType::kF32}) {
+    const Matrix matrix(type, 4, 256, random);
+    std::vector<float> values = RandomFloats(256, random);
+    values[77] = std::numeric_limits<float>::quiet_NaN();
+    const OwnedActivations activations(table(), values, 1, 256);
+    for (const float product : MatMul(table(), matrix.rows(), activations.view())) {
+      EXPECT_TRUE(std::isnan(product)) << Info(type).name;
+    }
+  }
+}
+
+INSTANTIATE_FOR_EACH_KERNEL_TABLE(MatMulKernels);
+
+}  // namespace
+}  // namespace thaw

@@ -1,0 +1,57 @@
+#include "kernels/panel_matmul.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace thaw {
+namespace {
+
+bool IsFloatType(ElementType type) {
+  return type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16;
+}
+
+}  // namespace
+
+bool CanMultiply(ElementType type) { return IsFloatType(type) || Info(type).is_quantized; }
+
+int64_t MatMulScratchBytes(int64_t k) {
+  const int64_t row_bytes = k + 2 * (k / kUnpackGroup) * int64_t{sizeof(float)};
+  return kPanelRows * row_bytes;
+}
+
+void MatMulByPanels(const PanelKernels& kernels, const WeightRows& weights, int64_t row_begin,
+                    int64_t row_end, const Activations& activations, float* out, int64_t out_stride,
+                    std::byte* scratch) {
+  const int64_t k = weights.k;
+  THAW_CHECK(activations.k == k);
+  THAW_CHECK(0 <= row_begin && row_end <= weights.n_rows);
+  const int64_t row_bytes = RowBytes(weights.type, k);
+  const std::byte* rows = weights.data + row_begin * row_bytes;
+  if (IsFloatType(weights.type)) {
+    kernels.multiply_floats({weights.type, rows, row_bytes, row_end - row_begin, k}, activations,
+                            out + row_begin, out_stride);
+    return;
+  }
+
+  const RowUnpacker* unpacker = FindRowUnpacker(weights.type);
+  THAW_CHECK(unpacker != nullptr);
+  THAW_CHECK(activations.quants != nullptr);
+  UnpackRowFunction unpack = kernels.find_unpacker(weights.type);
+  if (unpack == nullptr) unpack = unpacker->unpack;
+
+  const int64_t groups = k / kUnpackGroup;
+  auto* quants = reinterpret_cast<int8_t*>(scratch);
+  auto* scales = reinterpret_cast<float*>(scratch + kPanelRows * k);
+  float* offsets = scales + kPanelRows * groups;
+  for (int64_t row = row_begin; row < row_end; row += kPanelRows) {
+    const int64_t n_rows = std::min(kPanelRows, row_end - row);
+    for (int64_t r = 0; r < n_rows; ++r, rows += row_bytes) {
+      unpack(rows, k, quants + r * k, scales + r * groups, offsets + r * groups);
+    }
+    const WeightPanel panel{quants, scales, unpacker->has_offsets ? offsets : nullptr, n_rows, k};
+    kernels.multiply_panel(panel, activations, out + row, out_stride);
+  }
+}
+
+}  // namespace thaw

@@ -1,0 +1,60 @@
+// Matrix multiplication through panels: a few weight rows are unpacked to int8 with a scale (and,
+// for some types, an offset) for each 16 weights, and the panel is multiplied with all tokens.
+//
+// One driver and one panel format serve every quantized type. The panel lies in the caller's
+// scratch, small enough for a near cache; a float copy of the weights never exists. Float rows are
+// multiplied as they lie, converted in registers. What differs between instruction sets is the
+// three functions of PanelKernels. Everything is pure; see kernel_table.h for row invariance.
+//
+// The struct fields are plain so that code compiled for a larger instruction set can read them
+// without instantiating anything (see x86/avx2.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/activations.h"
+#include "kernels/kernel_table.h"
+#include "kernels/unpack.h"
+
+namespace thaw {
+
+// Four rows share each load of activations. A panel of 4 rows takes 6 k bytes: half of a 32 KiB L1
+// cache at k = 2560, well inside any L2 at the largest k.
+inline constexpr int64_t kPanelRows = 4;
+
+// Unpacked rows (kernels/unpack.h):
+// weight[row][i] = scales[row][i / 16] * quants[row][i] + offsets[row][i / 16].
+struct WeightPanel {
+  const int8_t* quants;  // [n_rows, k], aligned to 64
+  const float* scales;   // [n_rows, k / 16]
+  const float* offsets;  // [n_rows, k / 16], or nullptr when all are zero
+  int64_t n_rows;        // at most kPanelRows
+  int64_t k;             // multiple of 32
+};
+
+// Rows of F32, F16 or BF16.
+struct FloatRows {
+  ElementType type;
+  const std::byte* data;
+  int64_t row_bytes;
+  int64_t n_rows;
+  int64_t k;
+};
+
+// out[token * out_stride + row] for the rows of the panel or of the float matrix.
+struct PanelKernels {
+  // The unpacker for a type, or nullptr where the portable one serves.
+  UnpackRowFunction (*find_unpacker)(ElementType type);
+  void (*multiply_panel)(const WeightPanel& panel, const Activations& activations, float* out,
+                         int64_t out_stride);
+  void (*multiply_floats)(const FloatRows& rows, const Activations& activations, float* out,
+                          int64_t out_stride);
+};
+
+// KernelTable::matmul by these kernels.
+void MatMulByPanels(const PanelKernels& kernels, const WeightRows& weights, int64_t row_begin,
+                    int64_t row_end, const Activations& activations, float* out, int64_t out_stride,
+                    std::byte* scratch);
+
+}  // namespace thaw

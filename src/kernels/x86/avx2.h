@@ -1,0 +1,39 @@
+// The kernels for CPUs with AVX2, FMA and F16C.
+//
+// The functions are the entries of KernelTable (kernels/kernel_table.h) and PanelKernels
+// (kernels/panel_matmul.h) of the same name. They may be called only where the CPU has those three.
+//
+// Rule for every *_avx2.cc: nothing in it may be emitted as a symbol that another object file also
+// emits, because the linker keeps one copy for the whole program, and if it is the one made of AVX2
+// instructions, the program dies on a CPU without them. So these files call no inline function or
+// template of another header (std:: included) and keep their own in an anonymous namespace:
+// pointers, intrinsics and plain C only. `nm` shows no W or V symbol in their objects.
+#pragma once
+
+#include "kernels/attention.h"
+#include "kernels/panel_matmul.h"
+#include "kernels/rope.h"
+#include "kernels/unpack.h"
+
+namespace thaw::avx2 {
+
+void QuantizeActivations(const Activations& activations, int64_t token_begin, int64_t token_end);
+
+// The vector unpackers, the same bits as the portable ones; nullptr for types that have none here.
+UnpackRowFunction FindUnpacker(ElementType type);
+void MultiplyPanel(const WeightPanel& panel, const Activations& activations, float* out,
+                   int64_t out_stride);
+void MultiplyFloats(const FloatRows& rows, const Activations& activations, float* out,
+                    int64_t out_stride);
+
+void RmsNorm(const float* x, const float* weight, int64_t n, float epsilon, float* out);
+void SiluMultiply(const float* gate, const float* up, int64_t n, float* out);
+void Add(const float* a, const float* b, int64_t n, float* out);
+void Rope(float* heads, int64_t n_heads, int64_t head_stride, const float* cos_sin,
+          int64_t rope_dim, RopePairing pairing);
+void Softmax(float* x, int64_t n);
+
+void StoreKv(const float* x, int64_t n, KvType type, std::byte* out);
+void Attention(const AttentionArguments& arguments);
+
+}  // namespace thaw::avx2

@@ -1,0 +1,209 @@
+// Matrix products in AVX2. See avx2.h for what may be called here.
+#include "kernels/x86/avx2.h"
+#include "kernels/x86/vector_avx2.h"
+
+namespace thaw::avx2 {
+namespace {
+
+// A tile is kRows rows times kTokens tokens whose sums stay in registers. Whatever the tile, one
+// (row, token) goes through the same operations: an accumulator of 8 lanes, blocks in order.
+//
+// Tokens in fours with pairs of rows: 8 accumulators, 2 magnitudes and what is in flight fill the
+// 16 registers. A single token with four rows: four independent chains hide the latency of fma.
+constexpr int kTileTokens = 4;
+constexpr int kTileRows = 2;
+
+// [s0 s0 s0 s0 s1 s1 s1 s1], the scales of the two halves of a block.
+__m256 SpreadScales(const float* pair) {
+  const __m256 both = _mm256_castpd_ps(_mm256_broadcast_sd(reinterpret_cast<const double*>(pair)));
+  return _mm256_permutevar_ps(both, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
+}
+
+// Products of 32 int8 pairs, added up by fours: lanes 0 to 3 hold the first 16, 4 to 7 the second.
+// |w| is at most 128 and |a| at most 127, so that the sum of two products fits 16 bits: 32512.
+__m256i DotBlock(__m256i w, __m256i magnitude, __m256i a) {
+  const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(a, w));
+  return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+
+// sum(offset * sum of activations) over all groups, in eight lanes.
+__m256 DotOffsets(const float* offsets, const float* sums, int64_t groups) {
+  __m256 total = _mm256_setzero_ps();
+  int64_t group = 0;
+  for (; group + 8 <= groups; group += 8) {
+    total = _mm256_fmadd_ps(_mm256_loadu_ps(offsets + group), _mm256_loadu_ps(sums + group), total);
+  }
+  if (group == groups) return total;
+  return _mm256_fmadd_ps(LoadFirst(offsets + group, groups - group),
+                         LoadFirst(sums + group, groups - group), total);
+}
+
+template <int kRows, int kTokens>
+void MultiplyTile(const WeightPanel& panel, int64_t row, const Activations& activations,
+                  int64_t token, float* out, int64_t out_stride) {
+  const int64_t k = panel.k;
+  const int64_t groups = k / kUnpackGroup;
+  const int64_t blocks = k / kActivationBlock;
+  const int8_t* weights = panel.quants + row * k;
+  const float* weight_scales = panel.scales + row * groups;
+  const int8_t* quants = activations.quants + token * k;
+  const float* scales = activations.scales + token * blocks;
+
+  __m256 total[kRows][kTokens];
+  for (int r = 0; r < kRows; ++r) {
+    for (int t = 0; t < kTokens; ++t) {
+      total[r][t] = panel.offsets == nullptr
+                        ? _mm256_setzero_ps()
+                        : DotOffsets(panel.offsets + (row + r) * groups,
+                                     activations.sums + (token + t) * groups, groups);
+    }
+  }
+  for (int64_t block = 0; block < blocks; ++block) {
+    __m256i w[kRows];
+    __m256i magnitude[kRows];
+    __m256 weight_scale[kRows];
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      w[r] = _mm256_loadu_si256(
+          reinterpret_cast<const __m256i*>(weights + r * k + block * kActivationBlock));
+      magnitude[r] = _mm256_abs_epi8(w[r]);
+      weight_scale[r] = SpreadScales(weight_scales + r * groups + 2 * block);
+    }
+#pragma GCC unroll 4
+    for (int t = 0; t < kTokens; ++t) {
+      const __m256i a = _mm256_loadu_si256(
+          reinterpret_cast<const __m256i*>(quants + t * k + block * kActivationBlock));
+      const __m256 scale = _mm256_broadcast_ss(scales + t * blocks + block);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        const __m256 products = _mm256_cvtepi32_ps(DotBlock(w[r], magnitude[r], a));
+        total[r][t] = _mm256_fmadd_ps(products, _mm256_mul_ps(weight_scale[r], scale), total[r][t]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int t = 0; t < kTokens; ++t) {
+      out[(token + t) * out_stride + row + r] = SumOfLanes(total[r][t]);
+    }
+  }
+}
+
+template <ElementType type>
+__m256 LoadWeights(const std::byte* p) {
+  if constexpr (type == ElementType::kF32) {
+    return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
+  } else if constexpr (type == ElementType::kF16) {
+    return LoadHalves(p);
+  } else {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+  }
+}
+
+// The first n < 8 weights at p, the other lanes 0.
+template <ElementType type>
+__m256 LoadFirstWeights(const std::byte* p, int64_t n) {
+  alignas(32) std::byte buffer[32] = {};
+  std::memcpy(buffer, p, static_cast<size_t>(n) * (type == ElementType::kF32 ? 4 : 2));
+  return LoadWeights<type>(buffer);
+}
+
+template <ElementType type, int kRows, int kTokens>
+void MultiplyFloatTile(const FloatRows& rows, int64_t row, const Activations& activations,
+                       int64_t token, float* out, int64_t out_stride) {
+  constexpr int64_t kWeightBytes = type == ElementType::kF32 ? 4 : 2;
+  const int64_t k = rows.k;
+  const std::byte* weights = rows.data + row * rows.row_bytes;
+  const float* values = activations.values + token * k;
+  __m256 total[kRows][kTokens];
+  for (int r = 0; r < kRows; ++r) {
+    for (int t = 0; t < kTokens; ++t) total[r][t] = _mm256_setzero_ps();
+  }
+  int64_t i = 0;
+  for (; i + 8 <= k; i += 8) {
+    __m256 x[kTokens];
+#pragma GCC unroll 4
+    for (int t = 0; t < kTokens; ++t) x[t] = _mm256_loadu_ps(values + t * k + i);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const __m256 w = LoadWeights<type>(weights + r * rows.row_bytes + i * kWeightBytes);
+#pragma GCC unroll 4
+      for (int t = 0; t < kTokens; ++t) total[r][t] = _mm256_fmadd_ps(w, x[t], total[r][t]);
+    }
+  }
+  if (i < k) {
+    for (int r = 0; r < kRows; ++r) {
+      const __m256 w =
+          LoadFirstWeights<type>(weights + r * rows.row_bytes + i * kWeightBytes, k - i);
+      for (int t = 0; t < kTokens; ++t) {
+        total[r][t] = _mm256_fmadd_ps(w, LoadFirst(values + t * k + i, k - i), total[r][t]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int t = 0; t < kTokens; ++t) {
+      out[(token + t) * out_stride + row + r] = SumOfLanes(total[r][t]);
+    }
+  }
+}
+
+// Rows in fours so that a single token has four chains, pairs of tokens so that a converted weight
+// is used twice.
+template <ElementType type>
+void MultiplyRowsOf(const FloatRows& rows, const Activations& activations, float* out,
+                    int64_t out_stride) {
+  int64_t row = 0;
+  for (; row + 4 <= rows.n_rows; row += 4) {
+    int64_t token = 0;
+    for (; token + 2 <= activations.n_tokens; token += 2) {
+      MultiplyFloatTile<type, 4, 2>(rows, row, activations, token, out, out_stride);
+    }
+    for (; token < activations.n_tokens; ++token) {
+      MultiplyFloatTile<type, 4, 1>(rows, row, activations, token, out, out_stride);
+    }
+  }
+  for (; row < rows.n_rows; ++row) {
+    for (int64_t token = 0; token < activations.n_tokens; ++token) {
+      MultiplyFloatTile<type, 1, 1>(rows, row, activations, token, out, out_stride);
+    }
+  }
+}
+
+}  // namespace
+
+void MultiplyPanel(const WeightPanel& panel, const Activations& activations, float* out,
+                   int64_t out_stride) {
+  int64_t token = 0;
+  for (; token + kTileTokens <= activations.n_tokens; token += kTileTokens) {
+    int64_t row = 0;
+    for (; row + kTileRows <= panel.n_rows; row += kTileRows) {
+      MultiplyTile<kTileRows, kTileTokens>(panel, row, activations, token, out, out_stride);
+    }
+    for (; row < panel.n_rows; ++row) {
+      MultiplyTile<1, kTileTokens>(panel, row, activations, token, out, out_stride);
+    }
+  }
+  for (; token < activations.n_tokens; ++token) {
+    if (panel.n_rows == kPanelRows) {
+      MultiplyTile<kPanelRows, 1>(panel, 0, activations, token, out, out_stride);
+      continue;
+    }
+    for (int64_t row = 0; row < panel.n_rows; ++row) {
+      MultiplyTile<1, 1>(panel, row, activations, token, out, out_stride);
+    }
+  }
+}
+
+void MultiplyFloats(const FloatRows& rows, const Activations& activations, float* out,
+                    int64_t out_stride) {
+  switch (rows.type) {
+    case ElementType::kF16:
+      return MultiplyRowsOf<ElementType::kF16>(rows, activations, out, out_stride);
+    case ElementType::kBF16:
+      return MultiplyRowsOf<ElementType::kBF16>(rows, activations, out, out_stride);
+    default:
+      return MultiplyRowsOf<ElementType::kF32>(rows, activations, out, out_stride);
+  }
+}
+
+}  // namespace thaw::avx2

@@ -1,0 +1,212 @@
+// Element-wise kernels in AVX2. See avx2.h for what may be called here.
+#include "kernels/x86/avx2.h"
+#include "kernels/x86/vector_avx2.h"
+
+namespace thaw::avx2 {
+namespace {
+
+// As in portable/quantize.cc, where both are explained.
+constexpr float kSmallestAmax = 0x1p-121f;
+constexpr float kLargestFinite = 0x1.fffffep127f;
+
+// The largest of eight lanes compared as integers.
+int LargestLane(__m256i v) {
+  __m128i largest = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  largest = _mm_max_epi32(largest, _mm_shuffle_epi32(largest, 0x4e));
+  largest = _mm_max_epi32(largest, _mm_shuffle_epi32(largest, 0xb1));
+  return _mm_cvtsi128_si32(largest);
+}
+
+int SumOfIntegers(__m256i v) {
+  __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
+  sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
+  return _mm_cvtsi128_si32(sum);
+}
+
+void QuantizeBlock(const float* values, int8_t* quants, float* scale, float* sums) {
+  const __m256i magnitude_bits = _mm256_set1_epi32(0x7fffffff);
+  __m256 v[4];
+  __m256i largest = _mm256_setzero_si256();
+  for (int i = 0; i < 4; ++i) {
+    v[i] = _mm256_loadu_ps(values + 8 * i);
+    largest =
+        _mm256_max_epi32(largest, _mm256_and_si256(_mm256_castps_si256(v[i]), magnitude_bits));
+  }
+  const float amax = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(LargestLane(largest))));
+  auto* bytes = reinterpret_cast<__m256i*>(quants);
+  if (!(amax <= kLargestFinite) || amax < kSmallestAmax) {
+    _mm256_storeu_si256(bytes, _mm256_setzero_si256());
+    *scale = amax < kSmallestAmax ? 0.0f : amax;
+    sums[0] = *scale * 0.0f;
+    sums[1] = *scale * 0.0f;
+    return;
+  }
+  *scale = amax / 127.0f;
+  const __m256 inverse = _mm256_set1_ps(127.0f / amax);
+  __m256i q[4];
+  for (int i = 0; i < 4; ++i) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
+  sums[0] = *scale * static_cast<float>(SumOfIntegers(_mm256_add_epi32(q[0], q[1])));
+  sums[1] = *scale * static_cast<float>(SumOfIntegers(_mm256_add_epi32(q[2], q[3])));
+  // The packs work within 128-bit halves; the permutation puts their 4-byte runs in order.
+  const __m256i packed =
+      _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  _mm256_storeu_si256(bytes, _mm256_permutevar8x32_epi32(packed, order));
+}
+
+__m256 SiluTimes(__m256 gate, __m256 up) {
+  const __m256 negated = _mm256_xor_ps(gate, _mm256_set1_ps(-0.0f));
+  const __m256 denominator = _mm256_add_ps(_mm256_set1_ps(1.0f), Exp(negated));
+  return _mm256_mul_ps(_mm256_div_ps(gate, denominator), up);
+}
+
+// Four adjacent pairs: even lanes x c - y s, odd lanes y c + x s.
+__m256 TurnAdjacent(__m256 xy, __m128 cosines, __m128 sines) {
+  const __m256i twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+  const __m256 c = _mm256_permutevar8x32_ps(_mm256_castps128_ps256(cosines), twice);
+  const __m256 s = _mm256_permutevar8x32_ps(_mm256_castps128_ps256(sines), twice);
+  const __m256 yx = _mm256_permute_ps(xy, 0xb1);
+  return _mm256_fmaddsub_ps(xy, c, _mm256_mul_ps(yx, s));
+}
+
+void RopeAdjacent(float* x, const float* cosines, const float* sines, int64_t pairs) {
+  int64_t pair = 0;
+  for (; pair + 4 <= pairs; pair += 4) {
+    const __m256 turned = TurnAdjacent(_mm256_loadu_ps(x + 2 * pair), _mm_loadu_ps(cosines + pair),
+                                       _mm_loadu_ps(sines + pair));
+    _mm256_storeu_ps(x + 2 * pair, turned);
+  }
+  if (pair == pairs) return;
+  const int64_t rest = pairs - pair;
+  const __m256 turned = TurnAdjacent(LoadFirst(x + 2 * pair, 2 * rest),
+                                     _mm256_castps256_ps128(LoadFirst(cosines + pair, rest)),
+                                     _mm256_castps256_ps128(LoadFirst(sines + pair, rest)));
+  _mm256_maskstore_ps(x + 2 * pair, FirstLanes(2 * rest), turned);
+}
+
+void RopeHalves(float* x, const float* cosines, const float* sines, int64_t pairs) {
+  for (int64_t pair = 0; pair < pairs; pair += 8) {
+    const __m256i mask = FirstLanes(pairs - pair);
+    const __m256 c = _mm256_maskload_ps(cosines + pair, mask);
+    const __m256 s = _mm256_maskload_ps(sines + pair, mask);
+    const __m256 first = _mm256_maskload_ps(x + pair, mask);
+    const __m256 second = _mm256_maskload_ps(x + pairs + pair, mask);
+    _mm256_maskstore_ps(x + pair, mask, _mm256_fmsub_ps(first, c, _mm256_mul_ps(second, s)));
+    _mm256_maskstore_ps(x + pairs + pair, mask,
+                        _mm256_fmadd_ps(second, c, _mm256_mul_ps(first, s)));
+  }
+}
+
+float Largest(const float* x, int64_t n) {
+  __m256 lanes = _mm256_set1_ps(x[0]);
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) lanes = _mm256_max_ps(lanes, _mm256_loadu_ps(x + i));
+  __m128 largest = _mm_max_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps(lanes, 1));
+  largest = _mm_max_ps(largest, _mm_movehl_ps(largest, largest));
+  largest = _mm_max_ss(largest, _mm_shuffle_ps(largest, largest, 1));
+  for (; i < n; ++i) largest = _mm_max_ss(largest, _mm_set_ss(x[i]));
+  return _mm_cvtss_f32(largest);
+}
+
+double SumOfDoubles(__m256d v) {
+  const __m128d sum = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+  return _mm_cvtsd_f64(_mm_add_sd(sum, _mm_unpackhi_pd(sum, sum)));
+}
+
+}  // namespace
+
+void QuantizeActivations(const Activations& activations, int64_t token_begin, int64_t token_end) {
+  if (activations.quants == nullptr) return;
+  const int64_t blocks = activations.k / kActivationBlock;
+  for (int64_t block = token_begin * blocks; block < token_end * blocks; ++block) {
+    const int64_t first = block * kActivationBlock;
+    QuantizeBlock(activations.values + first, activations.quants + first,
+                  activations.scales + block, activations.sums + first / kActivationSum);
+  }
+}
+
+void RmsNorm(const float* x, const float* weight, int64_t n, float epsilon, float* out) {
+  // Four sums, so that the latency of fma is hidden, and 32 short chains of rounding.
+  __m256 squares[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
+                       _mm256_setzero_ps()};
+  int64_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    for (int j = 0; j < 4; ++j) {
+      const __m256 v = _mm256_loadu_ps(x + i + 8 * j);
+      squares[j] = _mm256_fmadd_ps(v, v, squares[j]);
+    }
+  }
+  for (; i < n; i += 8) {
+    const __m256 v = LoadFirst(x + i, n - i);
+    squares[0] = _mm256_fmadd_ps(v, v, squares[0]);
+  }
+  const float sum = SumOfLanes(
+      _mm256_add_ps(_mm256_add_ps(squares[0], squares[1]), _mm256_add_ps(squares[2], squares[3])));
+  const float mean = sum / static_cast<float>(n);
+  const float scale = 1.0f / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean + epsilon)));
+  const __m256 scales = _mm256_set1_ps(scale);
+  for (i = 0; i + 8 <= n; i += 8) {
+    const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(x + i), scales);
+    _mm256_storeu_ps(out + i, _mm256_mul_ps(scaled, _mm256_loadu_ps(weight + i)));
+  }
+  for (; i < n; ++i) out[i] = x[i] * scale * weight[i];
+}
+
+void SiluMultiply(const float* gate, const float* up, int64_t n, float* out) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    _mm256_storeu_ps(out + i, SiluTimes(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i)));
+  }
+  if (i == n) return;
+  _mm256_maskstore_ps(out + i, FirstLanes(n - i),
+                      SiluTimes(LoadFirst(gate + i, n - i), LoadFirst(up + i, n - i)));
+}
+
+void Add(const float* a, const float* b, int64_t n, float* out) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    _mm256_storeu_ps(out + i, _mm256_add_ps(_mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i)));
+  }
+  for (; i < n; ++i) out[i] = a[i] + b[i];
+}
+
+void Rope(float* heads, int64_t n_heads, int64_t head_stride, const float* cos_sin,
+          int64_t rope_dim, RopePairing pairing) {
+  const int64_t pairs = rope_dim / 2;
+  for (int64_t head = 0; head < n_heads; ++head) {
+    float* x = heads + head * head_stride;
+    if (pairing == RopePairing::kAdjacent) {
+      RopeAdjacent(x, cos_sin, cos_sin + pairs, pairs);
+    } else {
+      RopeHalves(x, cos_sin, cos_sin + pairs, pairs);
+    }
+  }
+}
+
+void Softmax(float* x, int64_t n) {
+  const __m256 largest = _mm256_set1_ps(Largest(x, n));
+  // In doubles: a context may hold 100,000 positions, whose sum in floats would lose 5 digits.
+  __m256d low = _mm256_setzero_pd();
+  __m256d high = _mm256_setzero_pd();
+  for (int64_t i = 0; i < n; i += 8) {
+    const __m256i mask = FirstLanes(n - i);
+    const __m256 difference = _mm256_sub_ps(_mm256_maskload_ps(x + i, mask), largest);
+    // Exp stops at e^-87; what is smaller, and -inf above all, is 0.
+    const __m256 counts = _mm256_and_ps(
+        _mm256_castsi256_ps(mask), _mm256_cmp_ps(difference, _mm256_set1_ps(-87.0f), _CMP_NLT_UQ));
+    const __m256 e = _mm256_and_ps(Exp(difference), counts);
+    _mm256_maskstore_ps(x + i, mask, e);
+    low = _mm256_add_pd(low, _mm256_cvtps_pd(_mm256_castps256_ps128(e)));
+    high = _mm256_add_pd(high, _mm256_cvtps_pd(_mm256_extractf128_ps(e, 1)));
+  }
+  const auto inverse = static_cast<float>(1.0 / SumOfDoubles(_mm256_add_pd(low, high)));
+  const __m256 inverses = _mm256_set1_ps(inverse);
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), inverses));
+  }
+  for (; i < n; ++i) x[i] *= inverse;
+}
+
+}  // namespace thaw::avx2
