@@ -51,9 +51,15 @@ if [[ $EUID -ne 0 ]]; then
   as_root=(sudo)
 fi
 
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+apt_get() {
+  # DEBIAN_FRONTEND stands behind sudo, which would drop it from the environment.
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y "$@" >"$log" 2>&1 && return
+  cat "$log" >&2
+  give_up "apt-get $1 failed"
+}
+
 echo "setup: installing ${missing[*]}" >&2
-# The settings stand behind sudo, which would drop them from the environment.
-"${as_root[@]}" apt-get update -qq || give_up "apt-get update failed"
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-  apt-get install -qq -y --no-install-recommends "${missing[@]}" >&2 ||
-  give_up "apt-get install failed"
+apt_get update
+apt_get install --no-install-recommends "${missing[@]}"

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Runs the program over data that other programs made, and requires exactly what it is known to reach.
+
+usage: conformance_test.py THAW default|portable|avx2
+
+The data and its checker are found through THAW_CONFORMANCE_DIR (default: ../shared/conformance beside
+the project), the real model through THAW_MODEL. Exit status 77, skipped, without the data or on a CPU
+that lacks the kernels. What must pass stands here, so that a change that reaches more, or less, says so.
+"""
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+SKIPPED = 77
+
+# Every tiny model whose architecture is implemented; all others must be refused, not answered wrongly.
+MODELS = {
+    "llama", "llama-tied", "llama-mha", "llama-headdim", "llama3-ropefreqs", "llama-linear-rope",
+    "llama-yarn", "qwen2", "qwen2-tied", "qwen3", "qwen3-tied",
+}
+
+# Cases of chat templates that render as Jinja2 does.
+TEMPLATES_AT_LEAST = 30
+
+# "ok    models/llama  relative RMSE ..." and "FAIL  models/olmo  exit 1: thaw: ...".
+VERDICT = re.compile(r"^(ok|FAIL)\s+models/(\S+)\s*(.*)$", re.MULTILINE)
+COUNT = re.compile(r"^(\w+)\s+(\d+) of (\d+)$", re.MULTILINE)
+SKIP = re.compile(r"^SKIP\s+(\w+)/.*$", re.MULTILINE)
+REFUSAL = re.compile(r"exit 1: (?!\[\])\S")  # an empty message comes out as []
+
+
+def run_checker(checker, thaw, sections, kernels, *options):
+    """Its output. `options` stand before the `--` that separates what goes to the program."""
+    command = [sys.executable, "-B", str(checker), thaw, "--only", ",".join(sections), *options]
+    if kernels != "default":
+        command += ["--", "--kernels", kernels]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def check_all_pass(output, sections):
+    counts = {section: (int(good), int(total)) for section, good, total in COUNT.findall(output)}
+    skipped = {m.group(1): m.group(0) for m in SKIP.finditer(output)}
+    for section in sections:
+        if section == "real" and section in skipped:  # THAW_MODEL is not the model of the goldens
+            print(skipped[section])
+            continue
+        good, total = counts.get(section, (0, 0))
+        print(f"{section}: {good} of {total}")
+        if total == 0 or good != total:
+            yield f"{section}: {good} of {total} agree; all must"
+
+
+def check_models(output):
+    verdicts = {name: (word == "ok", why) for word, name, why in VERDICT.findall(output)}
+    passing = {name for name, (ok, _) in verdicts.items() if ok}
+    print(f"models: {len(passing)} of {len(verdicts)} agree")
+    for name in sorted(MODELS - passing):
+        yield f"models/{name} must agree: {verdicts.get(name, (False, 'is not there'))[1]}"
+    for name in sorted(passing - MODELS):
+        yield f"models/{name} agrees, but is not on the list in {Path(__file__).name}: add it"
+    for name, (ok, why) in sorted(verdicts.items()):
+        if not ok and name not in MODELS and not REFUSAL.match(why):
+            yield f"models/{name} must be refused with exit 1 and a message: {why or 'no message'}"
+
+
+def check_templates(output):
+    good = sum(int(good) for section, good, _ in COUNT.findall(output) if section == "templates")
+    print(f"templates: {good}, at least {TEMPLATES_AT_LEAST}")
+    if good < TEMPLATES_AT_LEAST:
+        yield f"templates: {good} agree; {TEMPLATES_AT_LEAST} did before"
+
+
+def cpu_lacks_avx2():
+    return "avx2" not in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+
+
+def main():
+    thaw, kernels = sys.argv[1:]
+    stated = os.environ.get("THAW_CONFORMANCE_DIR")
+    data = Path(stated) if stated else PROJECT.parent / "shared" / "conformance"
+    checker = data / "check.py"
+    if not checker.is_file():
+        print(f"SKIP: {data} is not there")
+        return SKIPPED
+    if kernels == "avx2" and cpu_lacks_avx2():
+        print("SKIP: this CPU has no AVX2")
+        return SKIPPED
+
+    sections = ["quantized", "real"]
+    if kernels == "default":
+        sections += ["tokenizers", "types"]
+    model = os.environ["THAW_MODEL"]
+    output = run_checker(checker, thaw, sections, kernels, "--model", model)
+    models_output = run_checker(checker, thaw, ["models"], kernels, "-v")
+    failures = [*check_all_pass(output, sections), *check_models(models_output)]
+    if kernels == "default":
+        failures += check_templates(run_checker(checker, thaw, ["templates"], kernels))
+    if failures:
+        print(output)
+        print("\n".join(failures))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
