@@ -1,0 +1,34 @@
+// The standard streams as the operating system sees them: whether a person sits at them, and lines
+// that a person types.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+
+namespace thaw {
+
+enum class StandardStream { kInput = 0, kOutput = 1, kError = 2 };
+
+bool IsTerminal(StandardStream stream);
+
+// Reads lines from a file descriptor, which it does not own. What it has read ahead is lost to
+// others, so one reader a descriptor. Not thread safe.
+class LineReader {
+ public:
+  // Of standard input.
+  LineReader() = default;
+  explicit LineReader(int descriptor) : descriptor_(descriptor) {}
+
+  // The next line without its newline; nothing at the end of the input, whose last line may lack
+  // the newline. kCancelled when a signal ended the wait: what was read of the line so far is kept
+  // for the next call (a terminal discards it).
+  Result<std::optional<std::string>> Next();
+
+ private:
+  int descriptor_ = 0;
+  std::string held_;  // read, not yet returned
+};
+
+}  // namespace thaw

@@ -1,0 +1,65 @@
+#include "base/terminal.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <string_view>
+
+namespace thaw {
+namespace {
+
+// A pipe that holds `text` and is closed for writing.
+class FilledPipe {
+ public:
+  explicit FilledPipe(std::string_view text) {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::pipe(ends.data()), 0);
+    EXPECT_EQ(::write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    ::close(ends[1]);
+    read_end_ = ends[0];
+  }
+  ~FilledPipe() { ::close(read_end_); }
+  FilledPipe(const FilledPipe&) = delete;
+  FilledPipe& operator=(const FilledPipe&) = delete;
+
+  int read_end() const { return read_end_; }
+
+ private:
+  int read_end_ = -1;
+};
+
+TEST(LineReader, GivesLinesWithoutTheirNewlines) {
+  const FilledPipe pipe("one\n\nthree\n");
+  LineReader reader(pipe.read_end());
+  EXPECT_EQ(*reader.Next(), "one");
+  EXPECT_EQ(*reader.Next(), "");
+  EXPECT_EQ(*reader.Next(), "three");
+  EXPECT_EQ(*reader.Next(), std::nullopt);
+}
+
+TEST(LineReader, GivesALastLineThatLacksItsNewline) {
+  const FilledPipe pipe("one\ntwo");
+  LineReader reader(pipe.read_end());
+  EXPECT_EQ(*reader.Next(), "one");
+  EXPECT_EQ(*reader.Next(), "two");
+  EXPECT_EQ(*reader.Next(), std::nullopt);
+}
+
+TEST(LineReader, GivesLinesLongerThanOneRead) {
+  const std::string long_line(20000, 'x');
+  const FilledPipe pipe(long_line + "\nend\n");
+  LineReader reader(pipe.read_end());
+  EXPECT_EQ(*reader.Next(), long_line);
+  EXPECT_EQ(*reader.Next(), "end");
+}
+
+TEST(LineReader, SaysWhenTheInputCannotBeRead) {
+  LineReader reader(-1);
+  const auto line = reader.Next();
+  ASSERT_FALSE(line);
+  EXPECT_EQ(line.error().code, ErrorCode::kIo);
+}
+
+}  // namespace
+}  // namespace thaw
