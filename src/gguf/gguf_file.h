@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "gguf/directory.h"
 #include "gguf/gguf_types.h"
 #include "io/file.h"
 
@@ -39,13 +40,15 @@ class GgufFile {
 
   // As it was given to Open.
   const std::string& path() const { return files_.front()->path(); }
-  int version() const { return version_; }           // 2 or 3
-  uint64_t alignment() const { return alignment_; }  // of the (first) file, a power of two
+  int version() const { return directory_.version; }  // 2 or 3
+  uint64_t alignment() const {
+    return directory_.alignment;
+  }  // of the (first) file, a power of two
 
   // In the order of the file.
-  std::span<const GgufField> fields() const { return fields_; }
+  std::span<const GgufField> fields() const { return directory_.fields; }
   // nullptr when there is none.
-  const GgufField* Find(std::string_view key) const;
+  const GgufField* Find(std::string_view key) const { return directory_.Find(key); }
 
   // The value of a field: kNotFound when it is missing, kCorrupt when it has another type or does
   // not fit. Integers of every width and sign are accepted for each other while the value fits;
@@ -84,7 +87,9 @@ class GgufFile {
   // aligned, without overlap.
   std::span<const TensorInfo> tensors() const { return tensors_; }
   // nullptr when there is none.
-  const TensorInfo* FindTensor(std::string_view name) const;
+  const TensorInfo* FindTensor(std::string_view name) const {
+    return tensors_by_name_.Find(tensors_, name);
+  }
 
   // Fills `out` with the tensor's bytes from `offset_in_tensor` on; they must lie within the
   // tensor.
@@ -93,27 +98,24 @@ class GgufFile {
 
   // The parts of the model; file_index of a tensor counts these.
   int file_count() const { return static_cast<int>(files_.size()); }
-  const File& file(int index) const { return *files_[static_cast<size_t>(index)]; }
+  const std::shared_ptr<const File>& file(int index) const {
+    return files_[static_cast<size_t>(index)];
+  }
 
  private:
   GgufFile() = default;
 
   static Result<GgufFile> OpenFirstPart(std::shared_ptr<const File> file);
-  Result<void> AddOtherParts(uint64_t part_count);
+  Result<void> AddOtherParts(std::string_view prefix, uint64_t part_count);
   Result<void> IndexTensors();
+  // The field, or kNotFound with what it was expected to be.
   Result<const GgufField*> Require(std::string_view key, std::string_view expected) const;
-  Result<GgufArray> RequireArray(std::string_view key, std::string_view expected) const;
-  // All bytes of the array; kResourceExhausted above kMaxValueBytes.
-  Result<std::vector<std::byte>> ReadArrayBytes(const GgufArray& array,
-                                                std::string_view name) const;
+  Result<GgufArray> RequireArray(std::string_view key) const;
 
   std::vector<std::shared_ptr<const File>> files_;
-  int version_ = 0;
-  uint64_t alignment_ = kDefaultAlignment;
-  std::vector<GgufField> fields_;
-  std::vector<TensorInfo> tensors_;
-  std::vector<uint32_t> fields_by_key_;    // indexes into fields_, sorted by key
-  std::vector<uint32_t> tensors_by_name_;  // indexes into tensors_, sorted by name
+  GgufDirectory directory_;          // of the first part, but its tensors are in tensors_
+  std::vector<TensorInfo> tensors_;  // of all parts
+  TensorIndex tensors_by_name_;
 };
 
 }  // namespace thaw

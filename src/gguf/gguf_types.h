@@ -38,6 +38,9 @@ enum class GgufType : uint32_t {
 // "uint32", "string", ...
 std::string_view GgufTypeName(GgufType type);
 
+// Bytes of one value; 0 for strings and arrays, which carry their length.
+uint64_t GgufTypeBytes(GgufType type);
+
 // Where the characters of a string stand in the file.
 struct GgufStringPlace {
   uint64_t offset = 0;
@@ -91,15 +94,18 @@ struct TensorInfo {
 Result<uint64_t> TensorBytes(ElementType type,
                              const std::array<int64_t, kMaxTensorDimensions>& dims);
 
+// `name` in double quotes for an error message: control characters and bytes that are no UTF-8 are
+// replaced, and what exceeds the longest allowed tensor name by far is cut.
+std::string Quote(std::string_view name);
+
 inline constexpr std::string_view kGgufMagic = "GGUF";
 inline constexpr std::string_view kAlignmentKey = "general.alignment";
 inline constexpr uint32_t kDefaultAlignment = 32;    // of the format, when the field is absent
 inline constexpr uint64_t kMaxKeyBytes = 65535;      // of the format
 inline constexpr uint64_t kMaxTensorNameBytes = 64;  // of the format
 
-// The widest directory entry is far below this in real files: whole vocabularies with their merges
-// are 4 to 20 MiB, tokenizer.huggingface.json up to 33 MiB. A string or array above it is not read
-// into memory.
+// A string or array above this is not read into memory. Real ones are far below: vocabularies with
+// their merges are 4 to 20 MiB, the JSON of a whole tokenizer up to 33 MiB.
 inline constexpr uint64_t kMaxValueBytes = 64 << 20;
 
 }  // namespace thaw
