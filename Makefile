@@ -38,16 +38,16 @@ build:
 	cmake --preset release
 	cmake --build --preset release --parallel $(JOBS)
 
-# make runs the prerequisites of a target in their order here: .NOTPARALLEL stands below.
+# Prerequisites run in this order, one at a time: .NOTPARALLEL below.
 demo: setup build model
-	build/release/thaw run $(MODEL) -p "What is the capital of France?" --temp 0
+	build/release/thaw run "$(MODEL)" -p "What is the capital of France?" --temp 0
 
 test: setup build model .venv/requirements-installed
 	ctest --preset release --parallel $(JOBS)
 
 lint:
-	cmake --preset bench -DCMAKE_CXX_COMPILER=clang++-16
-	tools/lint.sh build/bench $(JOBS)
+	cmake --preset bench -B build/lint -DCMAKE_CXX_COMPILER=clang++-16
+	tools/lint.sh build/lint $(JOBS)
 
 fuzz:
 	cmake --preset fuzz
