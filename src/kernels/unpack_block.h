@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -45,6 +46,15 @@ inline void SplitNibbles(const uint8_t* bytes, int n, int8_t* quants) {
   for (int j = 0; j < n; ++j) {
     quants[j] = static_cast<int8_t>(bytes[j] & 0x0f);
     quants[j + n] = static_cast<int8_t>(bytes[j] >> 4);
+  }
+}
+
+// The same with each nibble looked up in a table of levels.
+inline void LookUpNibbles(const uint8_t* bytes, int n, const std::array<int8_t, 16>& levels,
+                          int8_t* quants) {
+  for (int j = 0; j < n; ++j) {
+    quants[j] = levels[bytes[j] & 0x0f];
+    quants[j + n] = levels[bytes[j] >> 4];
   }
 }
 

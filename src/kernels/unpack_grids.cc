@@ -8,20 +8,30 @@
 namespace thaw {
 namespace {
 
-// Negates quants[j] where bit j of `signs` is set, for 8 quants.
-void ApplySigns(uint8_t signs, int8_t* quants) {
+// For each byte of signs, what it makes of 8 elements x: (x ^ mask) - mask with masks of 0 where
+// the bit is clear, which keeps x, and -1 where it is set, which negates.
+constexpr std::array<GridPoint8, 256> kSignMasks = [] {
+  std::array<GridPoint8, 256> masks = {};
+  for (int signs = 0; signs < 256; ++signs) {
+    for (int j = 0; j < 8; ++j) masks[signs].elements[j] = static_cast<int8_t>(-(signs >> j & 1));
+  }
+  return masks;
+}();
+
+void CopySigned(const GridPoint8& point, uint8_t signs, int8_t* quants) {
+  const GridPoint8& masks = kSignMasks[signs];
   for (int j = 0; j < 8; ++j) {
-    const int mask = -(signs >> j & 1);  // 0 or -1: (x ^ -1) + 1 is -x
-    quants[j] = static_cast<int8_t>((quants[j] ^ mask) - mask);
+    const int8_t mask = masks.elements[j];
+    quants[j] = static_cast<int8_t>((point.elements[j] ^ mask) - mask);
   }
 }
 
-void CopyPoint(const GridPoint8& point, int8_t* quants) {
-  std::copy_n(point.elements.data(), 8, quants);
-}
-
-void CopyPoint(const GridPoint4& point, int8_t* quants) {
-  std::copy_n(point.elements.data(), 4, quants);
+// The octet of two points.
+GridPoint8 Join(const GridPoint4& low, const GridPoint4& high) {
+  GridPoint8 octet;
+  std::copy_n(low.elements.data(), 4, octet.elements.data());
+  std::copy_n(high.elements.data(), 4, octet.elements.data() + 4);
+  return octet;
 }
 
 // Four times 7 bits of signs and a 4-bit scale: the 32-bit number of IQ2_XXS and IQ3_XXS.
@@ -40,8 +50,7 @@ void UnpackIQ2_XXS(const BlockIQ2_XXS& block, int8_t* quants, float* scales) {
     const BlockIQ2_XXS::Group& group = block.groups[g];
     const SignsAndScale packed(group.signs_and_scale);
     for (int octet = 0; octet < 4; ++octet, quants += 8) {
-      CopyPoint(kIQ2_XXSGrid[group.grid[octet]], quants);
-      ApplySigns(packed.Signs(octet), quants);
+      CopySigned(kIQ2_XXSGrid[group.grid[octet]], packed.Signs(octet), quants);
     }
     std::fill_n(scales + 2 * g, 2, d * packed.HalfPlusScale() * 0.25f);
   }
@@ -58,8 +67,8 @@ void UnpackIQ2Scales(const Block& block, float* scales) {
 
 void UnpackIQ2_XS(const BlockIQ2_XS& block, int8_t* quants, float* scales) {
   for (int octet = 0; octet < 32; ++octet, quants += 8) {
-    CopyPoint(kIQ2_XSGrid[block.qs[octet] & 0x1ff], quants);
-    ApplySigns(SignsWithParity(block.qs[octet] >> 9), quants);
+    const uint8_t signs = SignsWithParity(block.qs[octet] >> 9);
+    CopySigned(kIQ2_XSGrid[block.qs[octet] & 0x1ff], signs, quants);
   }
   UnpackIQ2Scales(block, scales);
 }
@@ -67,8 +76,7 @@ void UnpackIQ2_XS(const BlockIQ2_XS& block, int8_t* quants, float* scales) {
 void UnpackIQ2_S(const BlockIQ2_S& block, int8_t* quants, float* scales) {
   for (int octet = 0; octet < 32; ++octet, quants += 8) {
     const int high = block.qh[octet / 4] >> (2 * (octet % 4)) & 0x03;
-    CopyPoint(kIQ2_SGrid[block.qs[octet] | high << 8], quants);
-    ApplySigns(block.signs[octet], quants);
+    CopySigned(kIQ2_SGrid[block.qs[octet] | high << 8], block.signs[octet], quants);
   }
   UnpackIQ2Scales(block, scales);
 }
@@ -79,9 +87,8 @@ void UnpackIQ3_XXS(const BlockIQ3_XXS& block, int8_t* quants, float* scales) {
     const SignsAndScale packed(block.signs_and_scale[group]);
     for (int octet = 0; octet < 4; ++octet, quants += 8) {
       const uint8_t* points = block.qs + 8 * group + 2 * octet;
-      CopyPoint(kIQ3_XXSGrid[points[0]], quants);
-      CopyPoint(kIQ3_XXSGrid[points[1]], quants + 4);
-      ApplySigns(packed.Signs(octet), quants);
+      CopySigned(Join(kIQ3_XXSGrid[points[0]], kIQ3_XXSGrid[points[1]]), packed.Signs(octet),
+                 quants);
     }
     std::fill_n(scales + 2 * group, 2, d * packed.HalfPlusScale() * 0.5f);
   }
@@ -91,9 +98,9 @@ void UnpackIQ3_S(const BlockIQ3_S& block, int8_t* quants, float* scales) {
   const float d = F16ToF32(block.d);
   for (int octet = 0; octet < 32; ++octet, quants += 8) {
     const int high = block.qh[octet / 4] >> (2 * (octet % 4));  // its bits 0 and 1
-    CopyPoint(kIQ3_SGrid[block.qs[2 * octet] | (high & 1) << 8], quants);
-    CopyPoint(kIQ3_SGrid[block.qs[2 * octet + 1] | (high & 2) << 7], quants + 4);
-    ApplySigns(block.signs[octet], quants);
+    const GridPoint4& first = kIQ3_SGrid[block.qs[2 * octet] | (high & 1) << 8];
+    const GridPoint4& second = kIQ3_SGrid[block.qs[2 * octet + 1] | (high & 2) << 7];
+    CopySigned(Join(first, second), block.signs[octet], quants);
   }
   for (int group = 0; group < 8; ++group) {
     const int scale = 1 + 2 * NibbleAt(block.scales, group);

@@ -89,12 +89,11 @@ void UnpackQ6_K(const BlockQ6_K& block, int8_t* quants, float* scales) {
 void UnpackIQ4_XS(const BlockIQ4_XS& block, int8_t* quants, float* scales) {
   const float d = F16ToF32(block.d);
   for (int group = 0; group < 8; ++group) {
-    SplitNibbles(block.qs + 16 * group, 16, quants + 32 * group);
+    LookUpNibbles(block.qs + 16 * group, 16, kIQ4Values, quants + 32 * group);
     const int low = NibbleAt(block.scales_l, group);
     const int high = block.scales_h >> (2 * group) & 0x03;
     std::fill_n(scales + 2 * group, 2, d * static_cast<float>((low | high << 4) - 32));
   }
-  for (int i = 0; i < 256; ++i) quants[i] = kIQ4Values[quants[i]];
 }
 
 constexpr auto kUnpackers = std::to_array<RowUnpacker>({

@@ -22,10 +22,11 @@ void UnpackQ4_1(const BlockQ4_1& block, int8_t* quants, float* scales, float* of
 
 // quants[j] = 5-bit quant - bias, for the 32 elements of a Q5_0 or Q5_1 block.
 void UnpackFiveBits(const uint8_t (&qs)[16], const uint8_t (&qh)[4], int8_t bias, int8_t* quants) {
-  SplitNibbles(qs, 16, quants);
-  for (int j = 0; j < 32; ++j) {
-    const int high_bit = qh[j / 8] >> (j % 8) & 1;
-    quants[j] = static_cast<int8_t>((quants[j] | high_bit << 4) - bias);
+  uint32_t high_bits;
+  std::memcpy(&high_bits, qh, sizeof(high_bits));
+  for (int j = 0; j < 16; ++j, high_bits >>= 1) {
+    quants[j] = static_cast<int8_t>(((qs[j] & 0x0f) | (high_bits << 4 & 0x10)) - bias);
+    quants[j + 16] = static_cast<int8_t>((qs[j] >> 4 | (high_bits >> 12 & 0x10)) - bias);
   }
 }
 
@@ -46,23 +47,20 @@ void UnpackQ8_0(const BlockQ8_0& block, int8_t* quants, float* scales) {
 }
 
 void UnpackIQ4_NL(const BlockIQ4_NL& block, int8_t* quants, float* scales) {
-  SplitNibbles(block.qs, 16, quants);
-  for (int j = 0; j < 32; ++j) quants[j] = kIQ4Values[quants[j]];
+  LookUpNibbles(block.qs, 16, kIQ4Values, quants);
   std::fill_n(scales, 2, F16ToF32(block.d));
 }
 
 void UnpackMXFP4(const BlockMXFP4& block, int8_t* quants, float* scales) {
-  SplitNibbles(block.qs, 16, quants);
-  for (int j = 0; j < 32; ++j) quants[j] = kDoubledE2M1Values[quants[j]];
+  LookUpNibbles(block.qs, 16, kDoubledE2M1Values, quants);
   std::fill_n(scales, 2, HalvedE8M0ToF32(block.e));
 }
 
 void UnpackNVFP4(const BlockNVFP4& block, int8_t* quants, float* scales) {
   for (int group = 0; group < 4; ++group) {
-    SplitNibbles(block.qs + 8 * group, 8, quants + 16 * group);
+    LookUpNibbles(block.qs + 8 * group, 8, kDoubledE2M1Values, quants + 16 * group);
     scales[group] = HalvedUE4M3ToF32(block.d[group]);
   }
-  for (int j = 0; j < 64; ++j) quants[j] = kDoubledE2M1Values[quants[j]];
 }
 
 constexpr auto kUnpackers = std::to_array<RowUnpacker>({
