@@ -16,7 +16,8 @@ Result<void> WindowReader::CheckThere(uint64_t byte_count, const char* what) con
                 byte_count, position_, file_.size());
 }
 
-Result<void> WindowReader::Refill(size_t byte_count) {
+Result<void> WindowReader::MoveWindow(size_t byte_count, const char* what) {
+  THAW_TRY(CheckThere(byte_count, what));
   const auto wanted = static_cast<size_t>(std::min<uint64_t>(window_.size(), remaining()));
   window_offset_ = position_;
   window_filled_ = 0;
@@ -37,18 +38,6 @@ Result<void> WindowReader::Refill(size_t byte_count) {
   return {};
 }
 
-Result<const std::byte*> WindowReader::Take(size_t byte_count, const char* what) {
-  const bool is_inside =
-      position_ >= window_offset_ && position_ - window_offset_ + byte_count <= window_filled_;
-  if (!is_inside) {
-    THAW_TRY(CheckThere(byte_count, what));
-    THAW_TRY(Refill(byte_count));
-  }
-  const std::byte* bytes = window_.data() + (position_ - window_offset_);
-  position_ += byte_count;
-  return bytes;
-}
-
 Result<std::string> WindowReader::ReadString(uint64_t max_bytes, const char* what) {
   const uint64_t length_offset = position_;
   THAW_ASSIGN(const uint64_t length, ReadNumber<uint64_t>(what));
@@ -60,8 +49,8 @@ Result<std::string> WindowReader::ReadString(uint64_t max_bytes, const char* wha
   std::string text(static_cast<size_t>(length), '\0');
   for (size_t done = 0; done < text.size();) {
     const size_t piece = std::min(text.size() - done, window_.size());
-    THAW_ASSIGN(const std::byte* bytes, Take(piece, what));
-    std::memcpy(text.data() + done, bytes, piece);
+    if (!IsInWindow(piece)) THAW_TRY(MoveWindow(piece, what));
+    std::memcpy(text.data() + done, TakeFromWindow(piece), piece);
     done += piece;
   }
   return text;

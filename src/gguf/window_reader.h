@@ -36,9 +36,9 @@ class WindowReader {
   // One little-endian number; `what` names it in errors: "its length".
   template <typename T>
   Result<T> ReadNumber(const char* what) {
-    THAW_ASSIGN(const std::byte* bytes, Take(sizeof(T), what));
+    if (!IsInWindow(sizeof(T))) THAW_TRY(MoveWindow(sizeof(T), what));
     T value;
-    std::memcpy(&value, bytes, sizeof(T));
+    std::memcpy(&value, TakeFromWindow(sizeof(T)), sizeof(T));
     return value;
   }
 
@@ -59,17 +59,25 @@ class WindowReader {
  private:
   static_assert(std::endian::native == std::endian::little, "numbers are copied as they stand");
 
-  // The next `byte_count` <= kWindowBytes bytes, contiguous, valid until the next call.
-  Result<const std::byte*> Take(size_t byte_count, const char* what);
-  Result<void> CheckThere(uint64_t byte_count, const char* what) const;
+  // Whether the next `byte_count` <= kWindowBytes bytes are in memory.
+  bool IsInWindow(size_t byte_count) const {
+    return position_ - window_offset_ + byte_count <= window_filled_;
+  }
+  // Moves past them; they stay valid until the window moves.
+  const std::byte* TakeFromWindow(size_t byte_count) {
+    const std::byte* bytes = window_.data() + (position_ - window_offset_);
+    position_ += byte_count;
+    return bytes;
+  }
   // Moves the window to the position and reads until it holds `byte_count` bytes.
-  Result<void> Refill(size_t byte_count);
+  Result<void> MoveWindow(size_t byte_count, const char* what);
+  Result<void> CheckThere(uint64_t byte_count, const char* what) const;
 
   const File& file_;
   std::string subject_;
   uint64_t position_;
   std::vector<std::byte> window_;
-  uint64_t window_offset_ = 0;  // in the file
+  uint64_t window_offset_ = 0;  // in the file, never behind the position
   size_t window_filled_ = 0;    // bytes of the window that were read
 };
 
