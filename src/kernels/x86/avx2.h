@@ -7,7 +7,8 @@
 // emits, because the linker keeps one copy for the whole program, and if it is the one made of AVX2
 // instructions, the program dies on a CPU without them. So these files call no inline function or
 // template of another header (std:: included) and keep their own in an anonymous namespace:
-// pointers, intrinsics and plain C only. `nm` shows no W or V symbol in their objects.
+// pointers, intrinsics and plain C only. A test lists the symbols of their objects: none may be
+// weak.
 #pragma once
 
 #include "kernels/attention.h"

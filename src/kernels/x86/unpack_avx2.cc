@@ -1,5 +1,5 @@
-// Unpackers of the types in blocks of 32 in AVX2, and the choice among all of them. The formats are
-// described in tensor/blocks.h. See avx2.h for what may be called here.
+// Unpackers of the types in blocks of 32 or 64 and of IQ4_XS in AVX2, and the choice among all of
+// them. The formats are described in tensor/blocks.h. See avx2.h for what may be called here.
 #include "kernels/x86/unpack_avx2.h"
 
 #include "kernels/codebooks.h"
@@ -18,27 +18,15 @@ __m256i Nibbles(const std::byte* qs) {
 
 // Bit i of the 32-bit number at `qh` as bit 4 of byte i.
 __m256i FifthBits(const std::byte* qh) {
-  int32_t bits;
+  uint32_t bits;
   std::memcpy(&bits, qh, sizeof(bits));
-  // Each byte of the number to the eight bytes that its bits belong to, then one bit from each.
-  const __m256i spread = _mm256_shuffle_epi8(
-      _mm256_set1_epi32(bits),
-      _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303));
-  const __m256i bit = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
-  const __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit);
-  return _mm256_and_si256(is_set, _mm256_set1_epi8(0x10));
+  return _mm256_and_si256(BytesFromBits(bits), _mm256_set1_epi8(0x10));
 }
 
 // The number that each nibble stands for in a table of 16.
 __m256i LookUp(__m256i nibbles, const void* table) {
   const __m128i levels = _mm_loadu_si128(static_cast<const __m128i*>(table));
   return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(levels), nibbles);
-}
-
-// One scale for both groups of a block.
-void StorePair(float* out, float value) {
-  out[0] = value;
-  out[1] = value;
 }
 
 // Blocks that begin with d, and with m where there are offsets.
@@ -122,6 +110,37 @@ void UnpackMXFP4(const std::byte* row, int64_t k, int8_t* quants, float* scales,
   }
 }
 
+// As HalvedUE4M3ToF32 in tensor/half.h.
+float HalvedUE4M3(uint32_t code) {
+  if (code == 0x7f) return 0.0f;
+  const uint32_t exponent = code >> 3 & 0x0f;
+  const uint32_t mantissa = code & 0x07;
+  if (exponent == 0) return static_cast<float>(mantissa) * 0x1p-10f;
+  const uint32_t bits = (exponent - 7 - 1 + 127) << 23 | mantissa << 20;
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+void UnpackNVFP4(const std::byte* row, int64_t k, int8_t* quants, float* scales, float*) {
+  for (int64_t i = 0; i < k; i += 64, row += sizeof(BlockNVFP4)) {
+    const __m256i bytes = LoadBytes(row + offsetof(BlockNVFP4, qs));
+    const __m256i nibble = _mm256_set1_epi8(0x0f);
+    const __m256i low = _mm256_and_si256(bytes, nibble);
+    const __m256i high = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), nibble);
+    // Eight bytes make a group: its low nibbles, then its high ones.
+    const __m256i groups_0_2 = _mm256_unpacklo_epi64(low, high);
+    const __m256i groups_1_3 = _mm256_unpackhi_epi64(low, high);
+    StoreQuants(quants + i, LookUp(_mm256_permute2x128_si256(groups_0_2, groups_1_3, 0x20),
+                                   &kDoubledE2M1Values));
+    StoreQuants(quants + i + 32, LookUp(_mm256_permute2x128_si256(groups_0_2, groups_1_3, 0x31),
+                                        &kDoubledE2M1Values));
+    for (int g = 0; g < 4; ++g) {
+      scales[i / kUnpackGroup + g] = HalvedUE4M3(static_cast<uint32_t>(row[g]));
+    }
+  }
+}
+
 }  // namespace
 
 UnpackRowFunction FindUnpacker(ElementType type) {
@@ -152,6 +171,22 @@ UnpackRowFunction FindUnpacker(ElementType type) {
       return UnpackIQ4_XS;
     case ElementType::kMXFP4:
       return UnpackMXFP4;
+    case ElementType::kNVFP4:
+      return UnpackNVFP4;
+    case ElementType::kIQ1_S:
+      return UnpackIQ1_S;
+    case ElementType::kIQ1_M:
+      return UnpackIQ1_M;
+    case ElementType::kIQ2_XXS:
+      return UnpackIQ2_XXS;
+    case ElementType::kIQ2_XS:
+      return UnpackIQ2_XS;
+    case ElementType::kIQ2_S:
+      return UnpackIQ2_S;
+    case ElementType::kIQ3_XXS:
+      return UnpackIQ3_XXS;
+    case ElementType::kIQ3_S:
+      return UnpackIQ3_S;
     default:
       return nullptr;
   }

@@ -1,0 +1,110 @@
+// Products of weight rows on one thread, by kernel table, type and number of tokens.
+//
+// `weights/s` counts weights read once for each call (what bounds decode), `multiply_adds/s` counts
+// every product (what bounds prefill). The matrix is larger than the last-level cache.
+
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/check.h"
+#include "kernels/kernel_table.h"
+#include "tensor/element_type.h"
+
+namespace thaw {
+namespace {
+
+// Rows of a model with 135M (k = 576, 1536) and 8B (k = 4096) parameters.
+constexpr int64_t kLengths[] = {1536, 4096};
+constexpr int64_t kTokens[] = {1, 4, 128};
+// Twice the 32 MiB of last-level cache of common servers.
+constexpr int64_t kMatrixBytes = 64 << 20;
+
+AlignedBuffer Allocate(int64_t bytes) {
+  auto buffer = AlignedBuffer::Allocate(static_cast<size_t>(bytes), "benchmark");
+  THAW_CHECK(buffer);
+  return *std::move(buffer);
+}
+
+// Every byte the same: half-precision scales of 0x2121 are 0.0098, floats of 0x21212121 are tiny
+// but normal. Denormal or infinite scales would time something else.
+constexpr std::byte kAnyByte{0x21};
+
+void MatMul(benchmark::State& state, const KernelTable* table, ElementType type, int64_t k,
+            int64_t n_tokens) {
+  if (!table->is_available(HostCpu())) {
+    state.SkipWithError("this CPU lacks it");
+    return;
+  }
+  const int64_t n_rows = kMatrixBytes / RowBytes(type, k);
+  AlignedBuffer matrix = Allocate(n_rows * RowBytes(type, k));
+  for (std::byte& byte : matrix.bytes()) byte = kAnyByte;
+  std::vector<float> values(static_cast<size_t>(n_tokens * k));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 17) - 8.0f;
+  AlignedBuffer quantized = Allocate(ActivationBytes(n_tokens, k));
+  AlignedBuffer scratch = Allocate(MatMulScratchBytes(k));
+  std::vector<float> out(static_cast<size_t>(n_tokens * n_rows));
+  const Activations activations = ViewActivations(values.data(), n_tokens, k, quantized.data());
+  table->quantize_activations(activations, 0, n_tokens);
+  const WeightRows weights{type, matrix.data(), n_rows, k};
+
+  // Enough rows a call to pass through the matrix at one token, few enough to be quick at many.
+  const int64_t rows_per_call = n_tokens == 1 ? n_rows : 64;
+  int64_t row = 0;
+  for (auto _ : state) {
+    if (row + rows_per_call > n_rows) row = 0;
+    table->matmul(weights, row, row + rows_per_call, activations, out.data(), n_rows,
+                  scratch.data());
+    row += rows_per_call;
+    benchmark::ClobberMemory();
+  }
+  const auto calls = static_cast<double>(state.iterations());
+  const double weight_count = calls * static_cast<double>(rows_per_call * k);
+  state.counters["weights/s"] = benchmark::Counter(weight_count, benchmark::Counter::kIsRate);
+  state.counters["multiply_adds/s"] =
+      benchmark::Counter(weight_count * static_cast<double>(n_tokens), benchmark::Counter::kIsRate);
+  state.SetBytesProcessed(state.iterations() * rows_per_call * RowBytes(type, k));
+}
+
+void Quantize(benchmark::State& state, const KernelTable* table) {
+  if (!table->is_available(HostCpu())) {
+    state.SkipWithError("this CPU lacks it");
+    return;
+  }
+  constexpr int64_t kLength = 4096;
+  std::vector<float> values(kLength);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 17) - 8.0f;
+  AlignedBuffer quantized = Allocate(ActivationBytes(1, kLength));
+  const Activations activations = ViewActivations(values.data(), 1, kLength, quantized.data());
+  for (auto _ : state) {
+    table->quantize_activations(activations, 0, 1);
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(state.iterations() * kLength);
+}
+
+[[maybe_unused]] const bool kRegistered = [] {
+  for (const KernelTable* table : AllKernelTables()) {
+    const std::string prefix = table->name;
+    benchmark::RegisterBenchmark(("quantize/" + prefix).c_str(), Quantize, table);
+    for (const ElementTypeInfo& info : AllElementTypes()) {
+      if (!CanMultiply(info.type)) continue;
+      for (const int64_t k : kLengths) {
+        if (k % info.block_elements != 0) continue;
+        for (const int64_t n_tokens : kTokens) {
+          const std::string name = "matmul/" + prefix + "/" + info.name +
+                                   "/k:" + std::to_string(k) +
+                                   "/tokens:" + std::to_string(n_tokens);
+          benchmark::RegisterBenchmark(name.c_str(), MatMul, table, info.type, k, n_tokens);
+        }
+      }
+    }
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace thaw
