@@ -1,9 +1,10 @@
 // Chat templates: the Jinja program in a model file that turns messages into prompt text.
 //
 // The language is Jinja2 set up as model files expect it: trim_blocks, lstrip_blocks, break and
-// continue, `generation` blocks, `tojson` without ASCII or HTML escaping, `raise_exception(message)`,
-// `strftime_now(format)`; undefined values print as nothing; values behave as Python's do. Lists and
-// dicts cannot be changed by a template (the sandbox of Jinja2 forbids it too).
+// continue, `generation` blocks, `tojson` without ASCII or HTML escaping,
+// `raise_exception(message)`, `strftime_now(format)`; undefined values print as nothing; values
+// behave as Python's do. Lists and dicts cannot be changed by a template (the sandbox of Jinja2
+// forbids it too).
 //
 // A ChatTemplate owns its parsed program and is immutable: any number of threads may render it.
 // Hostile templates and contexts end with an error, bounded by RenderLimits. Errors read

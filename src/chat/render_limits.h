@@ -11,8 +11,8 @@ namespace thaw {
 
 struct RenderLimits {
   // One unit is one evaluated expression or statement, one element visited, or kBytesPerWorkUnit
-  // bytes scanned or copied. Real templates need about 200 units a message; 20 million units take one
-  // to two seconds.
+  // bytes scanned or copied. Real templates need about 200 units a message; 20 million units take
+  // one to two seconds.
   uint64_t work_units = 20'000'000;
   // Of one string, list or dict. A prompt of 64 MiB is ten million tokens, beyond every context.
   uint64_t value_bytes = uint64_t{64} << 20;
