@@ -30,8 +30,8 @@ Result<void> WindowReader::MoveWindow(size_t byte_count, const char* what) {
     }
     if (*got == 0) {
       return Refuse(ErrorCode::kCorrupt,
-                    "the file ends at offset {}, where {} more bytes are expected",
-                    window_offset_ + window_filled_, byte_count - window_filled_);
+                    "{} needs {} bytes at offset {}, but the file has shrunk: {} are there", what,
+                    byte_count, window_offset_, window_filled_);
     }
     window_filled_ += *got;
   }
