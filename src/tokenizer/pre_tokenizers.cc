@@ -110,7 +110,11 @@ constexpr std::string_view kSpark = R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-
                                     R"(|[\r\n]|\s+(?!\S)|\s+)";
 
 constexpr std::string_view kChineseAndKana = R"([\x{4E00}-\x{9FA5}\x{3040}-\x{30FF}]+)";
-constexpr std::string_view kChineseAndHangul = R"([\x{0800}-\x{9FA5}\x{AC00}-\x{D7FF}]+)";
+
+// [\x{0800}-\x{9FA5}\x{AC00}-\x{D7FF}] without the white space in it, which belongs to no class.
+constexpr std::string_view kChineseAndHangul =
+    R"([\x{0800}-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027}\x{202A}-\x{202E}\x{2030}-\x{205E})"
+    R"(\x{2060}-\x{2FFF}\x{3001}-\x{9FA5}\x{AC00}-\x{D7FF}]+)";
 
 constexpr std::string_view kAsianScripts =
     R"([\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{8C48}-\x{FAFF}\x{3040}-\x{30FF}\x{FF65}-\x{FF9F})"
@@ -148,11 +152,18 @@ constexpr std::string_view kDigits = R"(\p{N}+)";
 constexpr std::string_view kUpToThreeDigits = R"(\p{N}{1,3})";
 constexpr std::string_view kThreeDigits = R"([0-9][0-9][0-9])";
 
-// Digits in groups of three counted from the right ("1 234 567"), for a piece that is all digits:
-// one or two at its start where whole groups follow, and groups of three after that.
-constexpr std::string_view kThousands = R"(\A\p{N}{1,2}(?=(?:\p{N}{3})*+\z)|\p{N}{3})";
+// Text up to the end of a run of digits. \G, where the search began, keeps text without digits from
+// being scanned from each of its characters.
+constexpr std::string_view kThroughDigits = R"(\G[^\p{N}]*+\p{N}+)";
 
-constexpr std::string_view kAsciiThousands = R"(\A[0-9]{1,2}(?=(?:[0-9]{3})*+\z)|[0-9]{3})";
+// Cuts such a piece so that its digits are in groups of three counted from the right ("1 234 567");
+// the first group, of one to three digits, stays with the text before it.
+constexpr std::string_view kThousands =
+    R"(\A[^\p{N}]*+(?:\p{N}{1,2}(?=(?:\p{N}{3})*+\z)|\p{N}{3})|\p{N}{3})";
+
+// The same for digits alone, which may stand between those of other scripts.
+constexpr std::string_view kAsciiThousands =
+    R"((?<![0-9])[0-9]{1,2}(?=(?:[0-9]{3})*+(?![0-9]))|[0-9]{3})";
 
 constexpr std::string_view kLines = R"([^\n]+|\n+)";
 
@@ -203,8 +214,8 @@ std::vector<PreTokenizer> MakeTable() {
        .add_bos = true},
       {.names = {"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"}, .passes = {kGpt4o}},
       {.names = {"granite-embed-multi-97m"}, .passes = {kGraniteEmbedding}, .ignore_merges = true},
-      {.names = {"tiny_aya", "cohere2moe"}, .passes = {kDigits, kThousands, kTinyAya}},
-      {.names = {"afmoe"}, .passes = {kDigits, kThousands, kAsianScripts, kDeepseekV3}},
+      {.names = {"tiny_aya", "cohere2moe"}, .passes = {kThroughDigits, kThousands, kTinyAya}},
+      {.names = {"afmoe"}, .passes = {kThroughDigits, kThousands, kAsianScripts, kDeepseekV3}},
       {.names = {"superbpe"}, .passes = {kDigits, kAsciiThousands}},
       {.names = {"kimi-k2"}, .passes = {kKimiK2}},
       {.names = {"gemma4", "granite-embed-multi-311m"},

@@ -3,8 +3,10 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 
 #include "base/check.h"
 
@@ -29,31 +31,57 @@ std::string ErrorText(int error) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-// White_Space is these controls and category Z. PCRE2's own Unicode \s has U+180E besides, which
-// Unicode took out in version 6.3.
-constexpr std::string_view kWhiteSpace = R"(\t-\r\x{85}\p{Z})";
+// What a class escape stands for, as members of a bracketed class.
+struct ClassEscape {
+  std::string_view escape;
+  std::string_view members;
+};
 
-// `expression` with \s and \S written out; \S inside a class is not supported.
-std::string ExpandWhiteSpace(std::string_view expression) {
+// White_Space is those controls and category Z; PCRE2's own Unicode \s has U+180E besides, which
+// Unicode took out in version 6.3. The characters behind the categories came with Unicode 15.1:
+// PCRE2 10.42 knows version 14, a newer one has them already.
+constexpr ClassEscape kClassEscapes[] = {
+    {R"(\s)", R"(\t-\r\x{85}\p{Z})"},
+    {R"(\p{N})", R"(\p{N}\x{11F50}-\x{11F59}\x{1D2C0}-\x{1D2D3}\x{1E4F0}-\x{1E4F9})"},
+    {R"(\p{L})",
+     R"(\p{L}\x{1123F}-\x{11240}\x{11F02}\x{11F04}-\x{11F10}\x{11F12}-\x{11F33}\x{1342F})"
+     R"(\x{13441}-\x{13446}\x{1B132}\x{1B155}\x{1DF25}-\x{1DF2A}\x{1E030}-\x{1E06D})"
+     R"(\x{1E4D0}-\x{1E4EB}\x{2B739}\x{2EBF0}-\x{2EE5D}\x{31350}-\x{323AF})"},
+    {R"(\p{M})", R"(\p{M}\x{CF3}\x{ECE}\x{10EFD}-\x{10EFF}\x{11241}\x{11F00}-\x{11F01}\x{11F03})"
+                 R"(\x{11F34}-\x{11F3A}\x{11F3E}-\x{11F42}\x{13440}\x{13447}-\x{13455}\x{1E08F})"
+                 R"(\x{1E4EC}-\x{1E4EF})"},
+    {R"(\p{P})", R"(\p{P}\x{11B00}-\x{11B09}\x{11F43}-\x{11F4F})"},
+    {R"(\p{S})",
+     R"(\p{S}\x{2FFC}-\x{2FFF}\x{31EF}\x{1F6DC}\x{1F774}-\x{1F776}\x{1F77B}-\x{1F77F}\x{1F7D9})"
+     R"(\x{1FA75}-\x{1FA77}\x{1FA87}-\x{1FA88}\x{1FAAD}-\x{1FAAF}\x{1FABB}-\x{1FABD}\x{1FABF})"
+     R"(\x{1FACE}-\x{1FACF}\x{1FADA}-\x{1FADB}\x{1FAE8}\x{1FAF7}-\x{1FAF8})"},
+};
+
+// `expression` with the class escapes written out. \S is [^\s], outside of a class only.
+std::string ExpandClasses(std::string_view expression) {
   std::string out;
   bool in_class = false;
-  for (size_t i = 0; i < expression.size(); ++i) {
-    const char c = expression[i];
-    if (c == '\\' && i + 1 < expression.size()) {
-      const char escaped = expression[++i];
-      if (escaped == 's') {
-        out += in_class ? std::string(kWhiteSpace) : fmt::format("[{}]", kWhiteSpace);
-      } else if (escaped == 'S') {
-        THAW_CHECK(!in_class);
-        out += fmt::format("[^{}]", kWhiteSpace);
-      } else {
-        out += {c, escaped};
-      }
+  for (size_t i = 0; i < expression.size();) {
+    const std::string_view rest = expression.substr(i);
+    if (rest.starts_with(R"(\S)")) {
+      THAW_CHECK(!in_class);
+      out += fmt::format("[^{}]", kClassEscapes[0].members);
+      i += 2;
       continue;
     }
-    if (c == '[') in_class = true;
-    if (c == ']') in_class = false;
-    out += c;
+    const auto found =
+        std::find_if(std::begin(kClassEscapes), std::end(kClassEscapes),
+                     [&](const ClassEscape& known) { return rest.starts_with(known.escape); });
+    if (found != std::end(kClassEscapes)) {
+      out += in_class ? std::string(found->members) : fmt::format("[{}]", found->members);
+      i += found->escape.size();
+      continue;
+    }
+    if (rest.front() == '[') in_class = true;
+    if (rest.front() == ']') in_class = false;
+    const size_t length = rest.front() == '\\' ? 2 : 1;
+    out += rest.substr(0, length);
+    i += length;
   }
   return out;
 }
@@ -140,7 +168,7 @@ RegexSplitter& RegexSplitter::operator=(RegexSplitter&&) noexcept = default;
 Result<RegexSplitter> RegexSplitter::Create(const std::vector<std::string_view>& expressions) {
   RegexSplitter splitter;
   for (const std::string_view expression : expressions) {
-    const std::string expanded = ExpandWhiteSpace(expression);
+    const std::string expanded = ExpandClasses(expression);
     int error = 0;
     PCRE2_SIZE offset = 0;
     pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expanded.data()), expanded.size(),

@@ -3,8 +3,9 @@
 // interpreted with the same results.
 //
 // Syntax: PCRE2 in UTF mode. \s and \S mean Unicode's White_Space, as the models' own tokenizers
-// take them; every other class is PCRE2's, in which \d, \w and \b are ASCII. An expression never
-// sees beyond its piece, so \A, \z and lookarounds stop at the piece's ends.
+// take them, and \p{L}, \p{M}, \p{N}, \p{P}, \p{S} Unicode 15.1; every other class is PCRE2's, in
+// which \d, \w and \b are ASCII. An expression never sees beyond its piece, so \A, \z and
+// lookarounds stop at the piece's ends.
 //
 // Immutable; Split may be called from any thread. Time is linear in the text for expressions that
 // do not backtrack over it again and again; no limit on steps is set, so the table of expressions
