@@ -2,7 +2,7 @@
 //
 // The C library's exp picks a variant by CPU (with or without fused multiply-add) and those differ
 // in the last bit; one such bit can move a drawn token. This one is made of IEEE additions and
-// multiplications in a fixed order. Costs some 5 ns.
+// multiplications in a fixed order.
 #pragma once
 
 namespace thaw {
