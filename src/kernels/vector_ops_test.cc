@@ -111,6 +111,19 @@ TEST_P(VectorKernels, SoftmaxIsTheNormalizedExponential) {
   }
 }
 
+// With a largest value of 0 the ratio of two results is the exponential itself, after three
+// roundings.
+TEST_P(VectorKernels, TheExponentialOfSoftmaxIsWithinFourRoundings) {
+  constexpr double kExponentialTolerance = 4 * 0x1p-23;
+  for (float x = 0; x > -86.5f; x -= 0.00317f) {
+    float values[] = {0, x};
+    table().softmax(values, 2);
+    ASSERT_NEAR(double{values[1]} / double{values[0]} / std::exp(double{x}), 1,
+                kExponentialTolerance)
+        << x;
+  }
+}
+
 TEST_P(VectorKernels, SoftmaxGivesNothingToMinusInfinity) {
   const float infinity = std::numeric_limits<float>::infinity();
   std::vector<float> x = {-infinity, 0.0f,   -infinity, 0.0f,      -infinity,

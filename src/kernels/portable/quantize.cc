@@ -10,6 +10,7 @@ namespace {
 // next to anything a model computes such a block is zero.
 constexpr float kSmallestAmax = 0x1p-121f;
 
+// Magnitudes from these bits on are infinite or NaN.
 constexpr uint32_t kInfinityBits = 0x7f800000;
 
 // The largest magnitude of a block, by the order of the bits: a NaN beats everything.
@@ -31,14 +32,13 @@ int32_t RoundToInt(float x) {
 
 void QuantizeBlock(const float* values, int8_t* quants, float* scale, float* sums) {
   const float amax = LargestMagnitude(values);
-  float inverse = 127.0f / amax;
-  *scale = amax / 127.0f;
   const bool is_finite = std::bit_cast<uint32_t>(amax) < kInfinityBits;
   if (!is_finite || amax < kSmallestAmax) {
     std::fill_n(quants, kActivationBlock, int8_t{0});
     *scale = is_finite ? 0.0f : amax;
-    inverse = 0.0f;
   } else {
+    *scale = amax / 127.0f;
+    const float inverse = 127.0f / amax;
     for (int64_t i = 0; i < kActivationBlock; ++i) {
       quants[i] = static_cast<int8_t>(RoundToInt(values[i] * inverse));
     }

