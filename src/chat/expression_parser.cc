@@ -4,9 +4,6 @@
 #include <array>
 #include <charconv>
 
-#include "chat/filters.h"
-#include "chat/value_tests.h"
-
 namespace thaw::jinja {
 namespace {
 
@@ -101,13 +98,11 @@ Result<ExpressionPtr> ExpressionParser::ParseConditional() {
   THAW_ASSIGN(ExpressionPtr value, ParseOr());
   while (tokens_.IsWord("if")) {
     const Position at = tokens_.Take().at;
-    const bool was_conditional = std::exchange(tokens_.is_conditional(), true);
     THAW_ASSIGN(ExpressionPtr test, ParseOr());
     ExpressionPtr otherwise;
     if (tokens_.TakeWord("else")) {
       THAW_ASSIGN(otherwise, Parse());
     }
-    tokens_.is_conditional() = was_conditional;
     const int height = std::max({HeightOf(value), HeightOf(test), HeightOf(otherwise)});
     THAW_ASSIGN(value, Make(at, height,
                             Conditional{std::move(value), std::move(test), std::move(otherwise)}));
@@ -425,9 +420,6 @@ Result<ExpressionPtr> ExpressionParser::ParseFilter(ExpressionPtr input) {
   const Position at = tokens_.at();
   FilterExpression filter{std::move(input), {}, {}};
   THAW_ASSIGN(filter.name, ParseDottedName());
-  if (!tokens_.is_conditional() && FindFilter(filter.name) == nullptr) {
-    return tokens_.FailAt(at, "no filter named '{}'", filter.name);
-  }
   if (tokens_.IsOperator("(")) {
     THAW_ASSIGN(filter.arguments, ParseArguments());
   }
@@ -452,9 +444,6 @@ Result<ExpressionPtr> ExpressionParser::ParseTest(ExpressionPtr input) {
   const bool negated = tokens_.TakeWord("not");
   TestExpression test{std::move(input), {}, {}};
   THAW_ASSIGN(test.name, ParseDottedName());
-  if (!tokens_.is_conditional() && FindTest(test.name) == nullptr) {
-    return tokens_.FailAt(at, "no test named '{}'", test.name);
-  }
   if (tokens_.IsWord("is")) return tokens_.FailAt(at, "tests cannot be chained with 'is'");
   const TokenKind kind = tokens_.current().kind;
   const bool is_operator_word =

@@ -67,14 +67,6 @@ class StatementParser {
     if (word == "set") return ParseSet();
     if (word == "break" || word == "continue") return ParseLoopControl(at, word);
     if (word == "print") return ParsePrint();
-    // The other blocks are scopes of their own, in which conditions outside no longer count.
-    const bool was_conditional = std::exchange(tokens_.is_conditional(), false);
-    Result<Node> node = ParseScopedBlock(at, word);
-    tokens_.is_conditional() = was_conditional;
-    return node;
-  }
-
-  Result<Node> ParseScopedBlock(Position at, const std::string& word) {
     if (word == "for") return ParseFor();
     if (word == "macro") return ParseMacro();
     if (word == "call") return ParseCallBlock();
@@ -96,7 +88,6 @@ class StatementParser {
 
   Result<Node> ParseIf() {
     static constexpr std::array<std::string_view, 3> kEnds = {"elif", "else", "endif"};
-    const bool was_conditional = std::exchange(tokens_.is_conditional(), true);
     If statement;
     std::string word = "if";
     while (word == "if" || word == "elif") {
@@ -111,7 +102,6 @@ class StatementParser {
     } else {
       THAW_TRY(tokens_.ExpectBlockEnd());
     }
-    tokens_.is_conditional() = was_conditional;
     return statement;
   }
 
@@ -159,7 +149,7 @@ class StatementParser {
   }
 
   Result<Node> ParsePrint() {
-    THAW_ASSIGN(ExpressionPtr value, expressions_.ParseTuple());
+    THAW_ASSIGN(ExpressionPtr value, expressions_.Parse());
     THAW_TRY(tokens_.ExpectBlockEnd());
     return Output{std::move(value)};
   }

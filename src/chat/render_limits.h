@@ -1,8 +1,8 @@
 // What one rendering of a template may use before it ends with an error.
 //
 // Templates come out of model files, so they are hostile until shown otherwise. The defaults leave
-// two orders of magnitude above what the largest real templates need on long conversations, and
-// bound the worst case to about a second and half a gibibyte.
+// an order of magnitude above what the largest real templates need on long conversations, and bound
+// the worst case to about a second and a quarter of a gibibyte.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ struct RenderLimits {
   // bytes scanned or copied. Real templates need about 200 units a message; 20 million units take
   // one to two seconds.
   uint64_t work_units = 20'000'000;
-  // Of one string, list or dict. A prompt of 64 MiB is ten million tokens, beyond every context.
-  uint64_t value_bytes = uint64_t{64} << 20;
+  // Of one string, list or dict. A prompt of 32 MiB is five million tokens, beyond every context.
+  uint64_t value_bytes = uint64_t{32} << 20;
   // Of all values made during the rendering, freed or not; eight copies of the largest value.
-  uint64_t total_bytes = uint64_t{512} << 20;
+  uint64_t total_bytes = uint64_t{256} << 20;
   // Of the rendered text; a prompt is a value too.
-  uint64_t output_bytes = uint64_t{64} << 20;
+  uint64_t output_bytes = uint64_t{32} << 20;
 };
 
 }  // namespace thaw

@@ -214,6 +214,7 @@ Result<Value> Sum(Call& call) {
   THAW_ASSIGN(const ListPtr list, Input(call));
   const KeyOf key_of(call.heap(), call.Get(0), true);
   Value sum = call.Get(1) == nullptr ? Value(int64_t{0}) : *call.Get(1);
+  if (sum.is_string()) return call.Fail("strings are joined, not summed");
   for (const Value& item : list->items()) {
     THAW_ASSIGN(const Value term, key_of(item));
     THAW_ASSIGN(sum, Apply(call.heap(), BinaryOperator::kAdd, sum, term));

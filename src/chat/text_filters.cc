@@ -123,7 +123,9 @@ Result<Value> ReplaceFilter(Call& call) {
 }
 
 Result<Value> Indent(Call& call) {
-  THAW_ASSIGN(const std::string text, Input(call));
+  if (!call.self().is_string())
+    return call.Fail("expected a string, found '{}'", call.self().type_name());
+  const std::string& text = call.self().text();
   std::string indent;
   if (call.Get(0) != nullptr && call.Get(0)->is_string()) {
     indent = call.Get(0)->text();
@@ -178,13 +180,19 @@ Result<Value> Center(Call& call) {
   return call.heap().MakeString(std::string(left, ' ') + text + std::string(missing - left, ' '));
 }
 
+// Beyond ASCII, all but blanks, punctuation and pictures.
+bool IsWordCharacter(char32_t c) {
+  const bool is_sign = (c >= 0x2000 && c < 0x2c00) || (c >= 0x3000 && c < 0x3005) || c >= 0x1f000;
+  return !IsSpace(c) && IsPrintable(c) && !is_sign;
+}
+
 Result<Value> CountWords(Call& call) {
   THAW_ASSIGN(const std::string text, Input(call));
   int64_t count = 0;
   bool inside = false;
   for (const char32_t c : Decode(text)) {
-    const bool is_word = c == '_' || (c < 0x80 ? std::isalnum(static_cast<int>(c)) != 0
-                                               : !IsSpace(c) && IsPrintable(c));
+    const bool is_word =
+        c == '_' || (c < 0x80 ? std::isalnum(static_cast<int>(c)) != 0 : IsWordCharacter(c));
     count += is_word && !inside ? 1 : 0;
     inside = is_word;
   }

@@ -1,6 +1,7 @@
 // The tokens of a template as both halves of the parser read them, with the state they share.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -64,9 +65,6 @@ class TokenStream {
 
   // The macros whose bodies are being parsed, the innermost last.
   std::vector<MacroDefinition*>& open_macros() { return open_macros_; }
-  // Whether what is being parsed may never run (inside `if`): unknown filters and tests are an
-  // error of the template elsewhere, and of the rendering there.
-  bool& is_conditional() { return is_conditional_; }
   int& depth() { return depth_; }
 
  private:
@@ -74,7 +72,6 @@ class TokenStream {
   std::string_view name_;
   size_t index_ = 0;
   std::vector<MacroDefinition*> open_macros_;
-  bool is_conditional_ = false;
   int depth_ = 0;
 };
 
