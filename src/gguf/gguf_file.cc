@@ -2,9 +2,7 @@
 
 #include <utility>
 
-#include "gguf/array_place.h"
 #include "gguf/split_name.h"
-#include "gguf/window_reader.h"
 
 namespace thaw {
 namespace {

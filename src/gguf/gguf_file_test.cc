@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "gguf/directory_bytes.h"
 #include "gguf/window_reader.h"

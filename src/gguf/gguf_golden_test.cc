@@ -1,7 +1,10 @@
-// Reads tests/golden/gguf/every_type.gguf, which gguf-py wrote (make_every_type.py beside it).
+// Reads tests/golden/gguf/every_type.gguf, which gguf-py wrote (make_every_type.py beside it), and
+// the files that the fuzzer starts from.
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <limits>
+#include <optional>
 
 #include "gguf/gguf_file.h"
 #include "support/paths.h"
@@ -99,6 +102,25 @@ TEST_F(GoldenGguf, HasTensorsWithTheirData) {
   std::array<std::byte, 68> blocks = {};
   ASSERT_TRUE(model_->ReadTensor(*quantized, 0, blocks));
   EXPECT_EQ(blocks[2], std::byte{0x81});  // -127: the first row begins with its largest value, -1
+}
+
+// The names of the fuzzer's files say which of them are well formed.
+TEST(GgufCorpus, IsJudgedAsItsFileNamesSay) {
+  const auto corpus = std::filesystem::path(THAW_SOURCE_DIR) / "tests" / "corpus" / "gguf";
+  int valid_count = 0;
+  int bad_count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(corpus)) {
+    const std::string path = entry.path().string();
+    const std::string name = entry.path().filename().string();
+    const auto model = GgufFile::Open(path);
+    EXPECT_EQ(model.has_value(), name.starts_with("valid_")) << name;
+    if (!model) {
+      EXPECT_TRUE(model.error().message.starts_with(path + ": ")) << model.error().message;
+    }
+    ++(model ? valid_count : bad_count);
+  }
+  EXPECT_GE(valid_count, 6);
+  EXPECT_GE(bad_count, 30);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // The values of a GgufFile's fields.
-#include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "gguf/array_place.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto kMaxInt64 = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
 
-// "signed integer -5", "array of string": what a field was found to be.
+// "the int32 -5", "of type array of string": what a field was found to be.
 std::string Describe(const GgufField& field) {
   const std::string type_name = field.TypeName();
   if (const auto* number = std::get_if<uint64_t>(&field.value)) {

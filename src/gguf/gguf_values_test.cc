@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <limits>
+#include <optional>
 
 #include "gguf/directory_bytes.h"
 #include "gguf/gguf_file.h"
@@ -13,11 +14,9 @@ using ::testing::ElementsAre;
 
 class GgufValues : public ::testing::Test {
  protected:
-  static constexpr uint64_t kFieldCount = 15;
-
   void SetUp() override {
     DirectoryBytes bytes;
-    bytes.Header(0, kFieldCount);
+    bytes.Header(0, 15);
     bytes.Key("u8", GgufType::kUint8).Number<uint8_t>(5);
     bytes.Key("i16", GgufType::kInt16).Number<int16_t>(5);
     bytes.Key("negative", GgufType::kInt32).Number<int32_t>(-5);
