@@ -1,0 +1,176 @@
+// thaw chat: a conversation in the terminal.
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/interrupt.h"
+#include "base/terminal.h"
+#include "cli/answer_stream.h"
+#include "cli/commands.h"
+#include "cli/json_text.h"
+#include "cli/model_loading.h"
+#include "cli/prompt.h"
+#include "cli/standard_output.h"
+#include "cli/statistics_report.h"
+#include "engine/session.h"
+
+namespace thaw::cli {
+namespace {
+
+constexpr std::string_view kHelp =
+    "/reset  forget the conversation\n"
+    "/stats  what the conversation has cost\n"
+    "/help   this list\n"
+    "Ctrl+C stops an answer, Ctrl+D ends.\n";
+
+// One conversation: what was said, the session that remembers it, and what it cost.
+class Conversation {
+ public:
+  Conversation(Engine& engine, std::unique_ptr<Session> session, const ChatOptions& options,
+               RunReport report)
+      : engine_(engine),
+        session_(std::move(session)),
+        options_(options),
+        is_interactive_(IsTerminal(StandardStream::kInput)),
+        report_(std::move(report)) {
+    StartAnew();
+  }
+
+  // Until the input ends.
+  Result<void> Run() {
+    if (is_interactive_ && !options_.report.quiet) WriteError("/help lists the commands.\n");
+    LineReader input;
+    for (;;) {
+      if (is_interactive_) WriteError("> ");
+      auto line = input.Next();
+      if (!line) {
+        THAW_TRY(GoOnAfterInterrupt(line.error()));
+        continue;
+      }
+      if (!*line) break;
+      THAW_TRY(Handle(**line));
+    }
+    if (is_interactive_) WriteError("\n");
+    return {};
+  }
+
+  RunReport Report() const {
+    RunReport report = report_;
+    DescribeEngine(engine_, report);
+    return report;
+  }
+
+ private:
+  void StartAnew() {
+    messages_ = Json::array();
+    if (!options_.system.empty()) messages_.push_back(Message("system", options_.system));
+    session_->Reset();
+  }
+
+  // Ctrl+C at an empty line is no reason to lose a conversation; in a script it is one to end.
+  Result<void> GoOnAfterInterrupt(const Error& error) {
+    if (error.code != ErrorCode::kCancelled || !is_interactive_ || TerminationRequested()) {
+      return Fail(error);
+    }
+    WriteError("\nCtrl+D ends.\n");
+    CatchInterrupts();
+    return {};
+  }
+
+  Result<void> Handle(const std::string& line) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) return {};
+    if (!line.starts_with('/')) return Answer(line);
+    const std::string_view command =
+        std::string_view(line).substr(0, line.find_last_not_of(" \t\r") + 1);
+    if (command == "/reset") {
+      StartAnew();
+      WriteError("The conversation starts anew.\n");
+    } else if (command == "/stats") {
+      WriteError(StatisticsTable(Report()));
+    } else {
+      if (command != "/help") WriteError(fmt::format("There is no command {}.\n", command));
+      WriteError(kHelp);
+    }
+    return {};
+  }
+
+  Result<void> Answer(const std::string& question) {
+    messages_.push_back(Message("user", question));
+    THAW_ASSIGN(const std::vector<int32_t> prompt, EncodeConversation(engine_, messages_));
+    if (const auto fits = CheckFitsContext("the conversation", prompt.size(), session_->capacity());
+        !fits) {
+      messages_.erase(messages_.size() - 1);
+      WriteError(fmt::format("{}; /reset starts anew\n", fits.error().message));
+      return {};
+    }
+    AnswerStream stream;
+    const auto result =
+        session_->Generate(prompt, Generation(), [&](std::string_view text) { stream.Push(text); });
+    THAW_TRY(stream.Finish());
+    if (!result) return Fail(result.error());
+    messages_.push_back(Message("assistant", result->text));
+    AddGeneration(result->statistics, report_.generation);
+    report_.finish = result->finish;
+    return AfterAnswer(*result);
+  }
+
+  Result<void> AfterAnswer(const GenerationResult& result) {
+    if (result.finish == FinishReason::kContextFull) {
+      WriteError("The context is full: /reset starts anew, a larger -c holds more.\n");
+    }
+    if (Interrupted()) {
+      if (TerminationRequested()) return Fail(ErrorCode::kCancelled, "interrupted");
+      if (!options_.report.quiet) WriteError("(stopped)\n");
+      CatchInterrupts();
+    }
+    return {};
+  }
+
+  // Every answer draws from the same seed, moved on by the answers before it.
+  GenerationOptions Generation() {
+    GenerationOptions generation = options_.generation;
+    generation.sampling.seed = report_.seed + answer_count_++;
+    generation.cancel = &StopFlag();
+    return generation;
+  }
+
+  Engine& engine_;
+  const std::unique_ptr<Session> session_;
+  const ChatOptions& options_;
+  const bool is_interactive_;
+  Json messages_;
+  uint64_t answer_count_ = 0;
+  RunReport report_;
+};
+
+}  // namespace
+
+Result<void> Execute(const ChatOptions& options) {
+  RunReport report;
+  report.model = options.model.path;
+  report.seed = options.seed ? *options.seed : RandomSeed();
+  const auto start = std::chrono::steady_clock::now();
+  THAW_ASSIGN(const auto engine, LoadEngine(options.model, options.report));
+  report.load_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  THAW_ASSIGN(const ChatTemplate* chat_template, engine->chat_template());
+  if (chat_template == nullptr) {
+    return Fail(ErrorCode::kUnsupported,
+                "{}: the model has no chat template; `thaw run` continues plain text",
+                engine->path());
+  }
+  THAW_ASSIGN(auto session, engine->NewSession());
+  Conversation conversation(*engine, std::move(session), options, std::move(report));
+  const auto ended = conversation.Run();
+  if (!ended && ended.error().code != ErrorCode::kCancelled) return ended;
+  // The line would only repeat the last answer's figures under a conversation; /stats has them.
+  ReportOptions closing = options.report;
+  closing.quiet = true;
+  THAW_TRY(PublishReport(conversation.Report(), closing));
+  return ended;
+}
+
+}  // namespace thaw::cli

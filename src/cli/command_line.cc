@@ -1,0 +1,402 @@
+#include "cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "cli/version.h"
+#include "sampling/sampling_options.h"
+
+namespace thaw::cli {
+namespace {
+
+constexpr int kWrongUsage = 2;
+
+// The options of all commands, filled by the one that was named.
+struct AllOptions {
+  RunOptions run;
+  ChatOptions chat;
+  InspectOptions inspect;
+  TokenizeOptions tokenize;
+  TemplateOptions chat_template;
+  LogitsOptions logits;
+  PerplexityOptions perplexity;
+  DoctorOptions doctor;
+};
+
+// All of `text` as a number.
+template <typename T>
+std::optional<T> ParseNumber(std::string_view text) {
+  T number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// ID=VALUE
+std::optional<std::pair<int32_t, float>> ParseLogitBias(std::string_view text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos) return std::nullopt;
+  const auto id = ParseNumber<int32_t>(text.substr(0, equals));
+  const auto value = ParseNumber<float>(text.substr(equals + 1));
+  if (!id || !value) return std::nullopt;
+  return std::pair(*id, *value);
+}
+
+// YYYY-MM-DD
+std::optional<std::chrono::year_month_day> ParseDate(std::string_view text) {
+  if (text.size() != 10 || text[4] != '-' || text[7] != '-') return std::nullopt;
+  const auto year = ParseNumber<int>(text.substr(0, 4));
+  const auto month = ParseNumber<unsigned>(text.substr(5, 2));
+  const auto day = ParseNumber<unsigned>(text.substr(8, 2));
+  if (!year || !month || !day) return std::nullopt;
+  const std::chrono::year_month_day date{std::chrono::year(*year), std::chrono::month(*month),
+                                         std::chrono::day(*day)};
+  return date.ok() ? std::optional(date) : std::nullopt;
+}
+
+// A validator that accepts what `parse` understands.
+template <typename Parse>
+CLI::Validator Accepts(Parse parse, std::string form) {
+  const std::string complaint = "is not of the form " + form;
+  return CLI::Validator(
+      [parse, complaint](std::string& text) {
+        return parse(text) ? std::string() : text + " " + complaint;
+      },
+      std::move(form));
+}
+
+// Every command has one example, under its options.
+CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
+                     const std::string& example) {
+  CLI::App* command = app.add_subcommand(name, description);
+  command->footer("Example:\n  " + example);
+  return command;
+}
+
+// A text may be given once, from one place.
+void AddText(CLI::App& command, TextSource& source) {
+  CLI::Option* text = command.add_option("-p,--prompt", source.text, "The text itself");
+  command.add_option("-f,--file", source.file, "A file with the text")->excludes(text);
+}
+
+void AddEngine(CLI::App& command, EngineOptions& engine, const std::string& context_help,
+               const std::string& kv_default) {
+  const std::string group = "Model";
+  command.add_option("-c,--context", engine.context, context_help)
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
+      ->type_name("N")
+      ->group(group);
+  command.add_option("-t,--threads", engine.threads, "Threads (default: all that may be used)")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N")
+      ->group(group);
+  command
+      .add_option("--kernels", engine.kernels,
+                  "Instruction set (default: the best; `thaw doctor` lists them)")
+      ->type_name("NAME")
+      ->group(group);
+  command
+      .add_option_function<std::string>(
+          "--kv-type",
+          [&engine](const std::string& name) {
+            engine.kv_type = name == "f32" ? KvType::kF32 : KvType::kF16;
+          },
+          "Numbers of the KV cache (default: " + kv_default + ")")
+      ->check(CLI::IsMember({"f32", "f16"}))
+      ->type_name("")
+      ->group(group);
+  command
+      .add_option("--prefill-chunk", engine.prefill_chunk,
+                  "Tokens of a prompt computed at once; changes memory and speed, never results")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
+      ->type_name("N")
+      ->group(group);
+}
+
+constexpr const char* kUsualContext = "Context length (default: the model's, at most 4096)";
+
+void AddGeneration(CLI::App& command, GenerationOptions& generation,
+                   std::optional<uint64_t>& seed) {
+  SamplingOptions& sampling = generation.sampling;
+  const auto add = [&command](const std::string& name, auto& value, const std::string& help,
+                              const std::string& type) {
+    return command.add_option(name, value, help)->type_name(type)->group("Generation");
+  };
+  add("-n,--max-tokens", generation.max_tokens,
+      "Tokens to generate at most (default: until the context is full)", "N");
+  add("--temp", sampling.temperature, "Temperature; 0: always the likeliest token", "T")
+      ->capture_default_str();
+  add("--top-k", sampling.top_k, "Draw from the K likeliest tokens; 0: from all", "K")
+      ->capture_default_str();
+  add("--top-p", sampling.top_p, "Draw from the likeliest tokens that hold this share", "P")
+      ->capture_default_str();
+  add("--min-p", sampling.min_p, "Drop tokens less likely than this share of the likeliest", "P")
+      ->capture_default_str();
+  add("--repeat-penalty", sampling.repeat_penalty, "Penalty for tokens that came lately; 1: none",
+      "X")
+      ->capture_default_str();
+  add("--presence-penalty", sampling.presence_penalty,
+      "Taken off the logits of tokens that came lately", "X")
+      ->capture_default_str();
+  add("--frequency-penalty", sampling.frequency_penalty, "The same for each time that they came",
+      "X")
+      ->capture_default_str();
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--logit-bias",
+          [&sampling](const std::vector<std::string>& biases) {
+            for (const std::string& bias : biases) {
+              sampling.logit_bias.push_back(*ParseLogitBias(bias));
+            }
+          },
+          "Added to the logit of a token; may be given several times")
+      ->check(Accepts(ParseLogitBias, "ID=VALUE"))
+      ->allow_extra_args(false)
+      ->type_name("")
+      ->group("Generation");
+  add("--seed", seed, "Equal seeds give equal answers (default: random)", "N")
+      ->check(Accepts(ParseNumber<uint64_t>, "N"))
+      ->type_name("");
+  add("--stop", generation.stops, "The answer ends before this text; may be given several times",
+      "TEXT")
+      ->allow_extra_args(false);
+}
+
+void AddQuiet(CLI::App& command, ReportOptions& report) {
+  command.add_flag("!--no-progress", report.progress, "No progress bar")->group("Reporting");
+  command.add_flag("-v,--verbose", report.verbose, "Log what is done")->group("Reporting");
+  command.add_flag("--quiet", report.quiet, "Nothing on stderr but warnings and errors")
+      ->group("Reporting");
+}
+
+void AddReport(CLI::App& command, ReportOptions& report) {
+  command.add_flag("--stats", report.statistics, "Print all statistics on stderr")
+      ->group("Reporting");
+  command.add_option("--stats-json", report.statistics_file, "Write the statistics to a file")
+      ->type_name("FILE")
+      ->group("Reporting");
+  AddQuiet(command, report);
+}
+
+void AddModel(CLI::App& command, std::string& path) {
+  command.add_option("MODEL", path, "A GGUF file (the first part of a split one)")
+      ->required()
+      ->type_name("");
+}
+
+void AddRun(CLI::App& app, RunOptions& options) {
+  CLI::App* command = AddCommand(
+      app, "run",
+      "Answers one prompt. A model with a chat template gets it unless --raw is given. The text "
+      "comes from -p, -f, --messages or standard input; one newline at the end of a file or of "
+      "standard input is no part of it. The answer goes to stdout as it comes, with a newline at "
+      "its end; one line of statistics goes to stderr.",
+      "thaw run model.gguf -p \"What is the capital of France?\"");
+  AddModel(*command, options.model.path);
+  AddText(*command, options.prompt);
+  CLI::Option* messages =
+      command
+          ->add_option("--messages", options.messages_file,
+                       "A JSON list of {\"role\", \"content\"}: a conversation to continue")
+          ->type_name("FILE")
+          ->excludes("-p")
+          ->excludes("-f");
+  CLI::Option* system =
+      command->add_option("--system", options.system, "A system message in front");
+  command
+      ->add_flag("--raw", options.raw,
+                 "Continue the text as it is, without a chat template; special tokens in it count")
+      ->excludes(messages)
+      ->excludes(system);
+  AddGeneration(*command, options.generation, options.seed);
+  AddEngine(*command, options.model.engine, kUsualContext, "f16");
+  AddReport(*command, options.report);
+}
+
+void AddChat(CLI::App& app, ChatOptions& options) {
+  CLI::App* command = AddCommand(
+      app, "chat",
+      "A conversation in the terminal, one line a message. /help lists the commands in it; Ctrl+C "
+      "stops an answer, Ctrl+D ends. Answers go to stdout, everything else to stderr.",
+      "thaw chat model.gguf --system \"You answer in one sentence.\"");
+  AddModel(*command, options.model.path);
+  command->add_option("--system", options.system, "A system message in front");
+  AddGeneration(*command, options.generation, options.seed);
+  AddEngine(*command, options.model.engine, kUsualContext, "f16");
+  AddReport(*command, options.report);
+}
+
+void AddInspect(CLI::App& app, InspectOptions& options) {
+  CLI::App* command = AddCommand(
+      app, "inspect",
+      "Prints the metadata and the tensors of a file, or one tensor's values as float32. Long "
+      "arrays show their count and first elements (64 of them with --json).",
+      "thaw inspect model.gguf --tensor token_embd.weight --npy embedding.npy");
+  AddModel(*command, options.path);
+  command->add_flag("--json", options.json, "Print JSON");
+  CLI::Option* tensor =
+      command->add_option("--tensor", options.tensor, "Only this tensor")->type_name("NAME");
+  command
+      ->add_option("--npy", options.npy_file,
+                   "Write the tensor to a NumPy file, dequantized to float32, rows before columns")
+      ->type_name("FILE")
+      ->needs(tensor);
+}
+
+void AddTokenize(CLI::App& app, TokenizeOptions& options) {
+  CLI::App* command = AddCommand(
+      app, "tokenize",
+      "Prints the token ids of a text on one line, separated by spaces. The text comes from -p, -f "
+      "or standard input and is taken as it is, newlines included. --texts prints a JSON list of "
+      "lists.",
+      "thaw tokenize model.gguf -p \"Hello world\" --json");
+  AddModel(*command, options.path);
+  AddText(*command, options.text);
+  command->add_option("--texts", options.texts_file, "A JSON list of texts")
+      ->type_name("FILE")
+      ->excludes("-p")
+      ->excludes("-f");
+  command->add_flag("--json", options.json, "Print a JSON list");
+  command->add_flag("!--no-bos", options.add_bos,
+                    "Without the BOS and EOS tokens that the file's rule puts around a text");
+  command->add_flag("!--no-special", options.parse_special,
+                    "Control tokens written in the text are plain text");
+}
+
+void AddTemplate(CLI::App& app, TemplateOptions& options) {
+  CLI::App* command = AddCommand(
+      app, "template",
+      "Renders a chat template and prints the text, adding nothing. The members of the context, a "
+      "JSON object, are the variables of the template.",
+      "thaw template model.gguf --context context.json");
+  command->add_option("MODEL|FILE.jinja", options.path, "A GGUF file, or a template as a text file")
+      ->required()
+      ->type_name("");
+  command->add_option("--context", options.context_file, "The context")
+      ->type_name("FILE")
+      ->required();
+  command
+      ->add_option_function<std::string>(
+          "--now", [&options](const std::string& date) { options.today = ParseDate(date); },
+          "What the template takes for today (default: the clock's date and time)")
+      ->check(Accepts(ParseDate, "YYYY-MM-DD"))
+      ->type_name("");
+}
+
+void AddLogits(CLI::App& app, LogitsOptions& options) {
+  CLI::App* command = AddCommand(
+      app, "logits",
+      "Writes the logits after every token of a list as a NumPy file, float32 [n_tokens, n_vocab]. "
+      "The tokens are taken as they are: no BOS is added.",
+      "thaw logits model.gguf --tokens tokens.json --out logits.npy");
+  AddModel(*command, options.model.path);
+  command->add_option("--tokens", options.tokens_file, "A JSON list of token ids")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--out", options.out_file, "The file to write")
+      ->type_name("FILE")
+      ->required();
+  options.model.engine.kv_type = KvType::kF32;
+  AddEngine(*command, options.model.engine, "Context length (default: the number of tokens)",
+            "f32");
+  AddQuiet(*command, options.report);
+}
+
+void AddPerplexity(CLI::App& app, PerplexityOptions& options) {
+  CLI::App* command = AddCommand(
+      app, "perplexity",
+      "Prints the negative log likelihood and the perplexity of a text. A text longer than the "
+      "context is cut into windows of that length, each seen alone; the first token of a window is "
+      "not scored. Control tokens in the text are plain text.",
+      "thaw perplexity model.gguf -f text.txt");
+  AddModel(*command, options.model.path);
+  command->add_option("-f,--file", options.text_file, "A file with the text")
+      ->type_name("FILE")
+      ->required();
+  command->add_flag("--json", options.json, "Print JSON");
+  AddEngine(*command, options.model.engine, kUsualContext, "f16");
+  AddQuiet(*command, options.report);
+}
+
+void AddDoctor(CLI::App& app, DoctorOptions& options) {
+  CLI::App* command = AddCommand(
+      app, "doctor",
+      "Prints what this machine has (CPU features, kernels, threads, memory and limits, huge "
+      "pages) and, for a model, whether it is supported and what it takes.",
+      "thaw doctor model.gguf");
+  command->add_option("MODEL", options.path, "A GGUF file")->type_name("");
+  command->add_flag("--json", options.json, "Print JSON");
+}
+
+CommandOptions Chosen(const CLI::App& app, const AllOptions& all) {
+  const std::string name = app.get_subcommands().front()->get_name();
+  if (name == "run") return all.run;
+  if (name == "chat") return all.chat;
+  if (name == "inspect") return all.inspect;
+  if (name == "tokenize") return all.tokenize;
+  if (name == "template") return all.chat_template;
+  if (name == "logits") return all.logits;
+  if (name == "perplexity") return all.perplexity;
+  return all.doctor;
+}
+
+EarlyExit WrongUsage(const CLI::App& app, std::string_view complaint) {
+  const auto named = app.get_subcommands();
+  const std::string command = named.empty() ? "thaw" : "thaw " + named.front()->get_name();
+  return {.status = kWrongUsage,
+          .errors = fmt::format("thaw: {} (`{} --help` tells more)\n", complaint, command)};
+}
+
+// What the sampling options get wrong beside each other's types; ids of tokens are looked at when
+// the vocabulary is known.
+Result<void> CheckSampling(const AllOptions& all) {
+  for (const GenerationOptions* generation : {&all.run.generation, &all.chat.generation}) {
+    SamplingOptions sampling = generation->sampling;
+    sampling.logit_bias.clear();
+    THAW_TRY(Validate(sampling, std::numeric_limits<int32_t>::max()));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::variant<CommandOptions, EarlyExit> ParseCommandLine(
+    const std::vector<std::string>& arguments) {
+  CLI::App app("Runs GGUF language models.", "thaw");
+  app.set_version_flag("--version", std::string(kVersionLine));
+  app.require_subcommand(1);
+  app.footer(
+      "Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 "
+      "wrong usage,\n130 interrupted.\n\nExample:\n  thaw run model.gguf -p \"What is the "
+      "capital of France?\"");
+  AllOptions all;
+  AddRun(app, all.run);
+  AddChat(app, all.chat);
+  AddInspect(app, all.inspect);
+  AddTokenize(app, all.tokenize);
+  AddTemplate(app, all.chat_template);
+  AddLogits(app, all.logits);
+  AddPerplexity(app, all.perplexity);
+  AddDoctor(app, all.doctor);
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::Success& request) {
+    std::ostringstream output;
+    std::ostringstream errors;
+    app.exit(request, output, errors);
+    return EarlyExit{.output = output.str(), .errors = errors.str()};
+  } catch (const CLI::Error& error) {
+    return WrongUsage(app, error.what());
+  }
+  if (const auto sampling = CheckSampling(all); !sampling) {
+    return WrongUsage(app, sampling.error().message);
+  }
+  return Chosen(app, all);
+}
+
+}  // namespace thaw::cli

@@ -1,0 +1,44 @@
+// thaw logits: the logits after every token of a list.
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/interrupt.h"
+#include "cli/commands.h"
+#include "cli/json_text.h"
+#include "cli/model_loading.h"
+#include "cli/npy_writer.h"
+#include "cli/progress_bar.h"
+
+namespace thaw::cli {
+namespace {
+
+std::string TokenCount(uint64_t count) { return fmt::format("{} tokens", count); }
+
+}  // namespace
+
+Result<void> Execute(const LogitsOptions& options) {
+  THAW_ASSIGN(const std::vector<int32_t> tokens, ReadTokenList(options.tokens_file));
+  if (tokens.empty()) {
+    return Fail(ErrorCode::kInvalidArgument, "{}: the list of tokens is empty",
+                options.tokens_file);
+  }
+  ModelOptions model = options.model;
+  if (model.engine.context == 0) model.engine.context = static_cast<int64_t>(tokens.size());
+  THAW_TRY(CheckFitsContext(options.tokens_file, tokens.size(), model.engine.context));
+  THAW_ASSIGN(const auto engine, LoadEngine(model, options.report));
+  const auto n_tokens = static_cast<int64_t>(tokens.size());
+  const int64_t n_vocab = engine->config().n_vocab;
+  THAW_ASSIGN(NpyWriter npy, NpyWriter::Create(options.out_file, {n_tokens, n_vocab}));
+  ProgressBar bar("logits", TokenCount, ShowsProgress(options.report));
+  int64_t done = 0;
+  const auto write = [&](std::span<const float> rows) -> Result<void> {
+    done += static_cast<int64_t>(rows.size()) / n_vocab;
+    bar.Show(static_cast<uint64_t>(done), static_cast<uint64_t>(n_tokens));
+    return npy.Append(rows);
+  };
+  THAW_TRY(engine->ComputeLogits(tokens, write, &StopFlag()));
+  return npy.Commit();
+}
+
+}  // namespace thaw::cli

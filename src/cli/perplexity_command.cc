@@ -1,0 +1,50 @@
+// thaw perplexity: how likely a model finds a text.
+#include <string>
+
+#include "base/interrupt.h"
+#include "cli/commands.h"
+#include "cli/json_text.h"
+#include "cli/model_loading.h"
+#include "cli/progress_bar.h"
+#include "cli/standard_output.h"
+#include "cli/text_input.h"
+
+namespace thaw::cli {
+namespace {
+
+std::string TokenCount(uint64_t count) { return fmt::format("{} tokens", count); }
+
+}  // namespace
+
+Result<void> Execute(const PerplexityOptions& options) {
+  THAW_ASSIGN(const std::string text, ReadTextFile(options.text_file));
+  THAW_ASSIGN(const auto engine, LoadEngine(options.model, options.report));
+  THAW_ASSIGN(const Tokenizer* tokenizer, engine->tokenizer());
+  THAW_ASSIGN(const auto tokens,
+              tokenizer->Encode(text, {.add_eos = false, .parse_special = false}));
+  if (tokens.size() < 2) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "{}: the text has {} tokens; at least 2 are needed to score one", options.text_file,
+                tokens.size());
+  }
+  ProgressBar bar("scoring", TokenCount, ShowsProgress(options.report));
+  const auto on_progress = [&bar](int64_t done, int64_t total) {
+    bar.Show(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
+  };
+  THAW_ASSIGN(const TextLikelihood likelihood, engine->Score(tokens, on_progress, &StopFlag()));
+  if (options.json) {
+    return WriteOutput(PrettyJson({{"tokens", tokens.size()},
+                                   {"scored_tokens", likelihood.scored_tokens},
+                                   {"negative_log_likelihood", likelihood.negative_log_likelihood},
+                                   {"mean_negative_log_likelihood", likelihood.mean()},
+                                   {"perplexity", likelihood.perplexity()},
+                                   {"context", engine->options().context}}));
+  }
+  return WriteOutput(fmt::format(
+      "perplexity {:.4f}\nnegative log likelihood {:.6f} a token, {:.3f} in all, {} of {} tokens "
+      "scored\n",
+      likelihood.perplexity(), likelihood.mean(), likelihood.negative_log_likelihood,
+      likelihood.scored_tokens, tokens.size()));
+}
+
+}  // namespace thaw::cli
