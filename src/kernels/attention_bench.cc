@@ -41,7 +41,7 @@ void Attention(benchmark::State& state, const KernelTable* table, KvType type, i
                                         .scale = 0.125f,
                                         .scores = scores.data(),
                                         .out = out.data()};
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     table->attention(arguments);
     benchmark::ClobberMemory();
   }

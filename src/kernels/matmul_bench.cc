@@ -54,7 +54,7 @@ void MatMul(benchmark::State& state, const KernelTable* table, ElementType type,
   // Enough rows a call to pass through the matrix at one token, few enough to be quick at many.
   const int64_t rows_per_call = n_tokens == 1 ? n_rows : 64;
   int64_t row = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     if (row + rows_per_call > n_rows) row = 0;
     table->matmul(weights, row, row + rows_per_call, activations, out.data(), n_rows,
                   scratch.data());
@@ -79,7 +79,7 @@ void Quantize(benchmark::State& state, const KernelTable* table) {
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 17) - 8.0f;
   AlignedBuffer quantized = Allocate(ActivationBytes(1, kLength));
   const Activations activations = ViewActivations(values.data(), 1, kLength, quantized.data());
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     table->quantize_activations(activations, 0, 1);
     benchmark::ClobberMemory();
   }
