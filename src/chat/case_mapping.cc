@@ -28,11 +28,18 @@ char32_t Map(char32_t c, const CaseRange* begin, const CaseRange* end) {
 
 }  // namespace
 
-char32_t UpperCase(char32_t c) { return Map(c, std::begin(kToUpper), std::end(kToUpper)); }
+char32_t UpperCase(char32_t c) {
+  if (c < 0x80) return c >= 'a' && c <= 'z' ? c - 0x20 : c;
+  return Map(c, std::begin(kToUpper), std::end(kToUpper));
+}
 
-char32_t LowerCase(char32_t c) { return Map(c, std::begin(kToLower), std::end(kToLower)); }
+char32_t LowerCase(char32_t c) {
+  if (c < 0x80) return c >= 'A' && c <= 'Z' ? c + 0x20 : c;
+  return Map(c, std::begin(kToLower), std::end(kToLower));
+}
 
 std::u32string_view SpecialUpperCase(char32_t c) {
+  if (c < 0x80) return {};
   const SpecialCase* found = std::lower_bound(
       std::begin(kSpecialUpper), std::end(kSpecialUpper), c,
       [](const SpecialCase& special, char32_t wanted) { return special.character < wanted; });

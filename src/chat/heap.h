@@ -23,9 +23,9 @@ inline constexpr int kMaxValueDepth = 100;
 // 500 levels fit well into the 8 MiB that Linux gives a thread.
 inline constexpr int kMaxEvaluationDepth = 500;
 
-// Bytes scanned or copied for one work unit: an evaluated node takes some 50 ns, in which memcpy
-// and simple scans do 64 bytes with room to spare.
-inline constexpr uint64_t kBytesPerWorkUnit = 64;
+// Bytes scanned or copied for one work unit: an evaluated node takes some 50 ns, in which the
+// slowest scans, those that look at every character, do 16 bytes.
+inline constexpr uint64_t kBytesPerWorkUnit = 16;
 
 class Heap {
  public:

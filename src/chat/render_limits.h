@@ -11,9 +11,9 @@ namespace thaw {
 
 struct RenderLimits {
   // One unit is one evaluated expression or statement, one element visited, or kBytesPerWorkUnit
-  // bytes scanned or copied. Real templates need about 200 units a message; 20 million units take
-  // one to two seconds.
-  uint64_t work_units = 20'000'000;
+  // bytes scanned or copied. Real templates need about 200 units a message; 10 million units take
+  // about a second.
+  uint64_t work_units = 10'000'000;
   // Of one string, list or dict. A prompt of 32 MiB is five million tokens, beyond every context.
   uint64_t value_bytes = uint64_t{32} << 20;
   // Of all values made during the rendering, freed or not; eight copies of the largest value.

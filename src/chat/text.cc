@@ -41,7 +41,9 @@ std::string_view StripIf(std::string_view text, Side side, Predicate is_taken) {
 template <typename Visit>
 void ForEachCharacter(std::string_view text, Visit visit) {
   for (size_t i = 0; i < text.size();) {
-    const Utf8Character character = DecodeUtf8(text, i);
+    const bool is_ascii = static_cast<unsigned char>(text[i]) < 0x80;
+    const Utf8Character character =
+        is_ascii ? Utf8Character{static_cast<char32_t>(text[i]), 1, true} : DecodeUtf8(text, i);
     visit(character.code_point, text.substr(i, character.length));
     i += character.length;
   }
