@@ -34,7 +34,7 @@ class Session;
 
 struct EngineOptions {
   int threads = 0;      // 0: as many as this process may run on
-  std::string kernels;  // name of a kernel table; "": the best for this CPU
+  std::string kernels = {};  // name of a kernel table; "": the best for this CPU
   KvType kv_type = KvType::kF16;
   int64_t context = 0;        // positions of a session; 0: the model's, at most 4096
   int64_t prefill_chunk = 0;  // tokens of one forward pass over a prompt; 0: 128

@@ -1,8 +1,8 @@
 // Where tests find their data.
 //
-// Goldens that travel with the repository live in tests/golden/. The full conformance folder is found
-// through THAW_CONFORMANCE_DIR, by default ../shared/conformance beside the project; a test that needs
-// it prints a SKIP where it is absent (GTEST_SKIP).
+// Goldens that travel with the repository live in tests/golden/. The full conformance folder is
+// found through THAW_CONFORMANCE_DIR, by default ../shared/conformance beside the project; a test
+// that needs it prints a SKIP where it is absent (GTEST_SKIP).
 #pragma once
 
 #include <cstdlib>

@@ -1,0 +1,197 @@
+#include "engine/engine.h"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+
+#include "engine/session.h"
+#include "support/golden_model.h"
+#include "support/paths.h"
+
+namespace thaw {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Of llama.cpp's own float32 logits; the conformance folder states the same limit.
+constexpr double kFloatModelTolerance = 1e-3;
+
+// Quantized activations may cost this much more than llama.cpp's do.
+constexpr double kQuantizedPeerFactor = 1.15;
+
+constexpr auto kNoProgress = [](uint64_t, uint64_t) { return true; };
+
+Result<std::unique_ptr<Engine>> LoadGolden(const std::string& model, EngineOptions options) {
+  options.kv_type = KvType::kF32;
+  return Engine::Load((GoldenDir() / (model + ".gguf")).string(), options, kNoProgress);
+}
+
+std::vector<float> Logits(Engine& engine, std::span<const int32_t> tokens) {
+  std::vector<float> all;
+  const auto done = engine.ComputeLogits(tokens, [&](std::span<const float> rows) -> Result<void> {
+    all.insert(all.end(), rows.begin(), rows.end());
+    return {};
+  });
+  EXPECT_TRUE(done) << done.error().message;
+  return all;
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+std::vector<std::string> AvailableKernels() {
+  std::vector<std::string> names;
+  for (const KernelTable* table : AllKernelTables()) {
+    if (table->is_available(HostCpu())) names.emplace_back(table->name);
+  }
+  return names;
+}
+
+class EngineOn : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EngineOn, GivesTheLogitsOfAnotherProgram) {
+  for (const char* name : {"llama-tied", "llama-yarn", "llama3-ropefreqs", "qwen2", "qwen3"}) {
+    const std::string base = std::string("models/") + name;
+    const auto engine = LoadGolden(base, {.kernels = GetParam()});
+    ASSERT_TRUE(engine) << engine.error().message;
+    const auto tokens = ReadIntegerList(ReadWholeFile(GoldenDir() / (base + ".tokens.json")));
+    const auto expected = ReadNpy(GoldenDir() / (base + ".logits.npy"));
+    EXPECT_LE(RelativeRmse(Logits(**engine, tokens), expected), kFloatModelTolerance) << name;
+  }
+}
+
+TEST_P(EngineOn, LosesNoMoreToQuantizedActivationsThanThePeer) {
+  for (const char* name : {"Q4_1", "Q4_K"}) {
+    const std::string base = std::string("quantized/") + name;
+    const auto engine = LoadGolden(base, {.kernels = GetParam()});
+    ASSERT_TRUE(engine) << engine.error().message;
+    const std::string facts = ReadWholeFile(GoldenDir() / (base + ".json"));
+    const auto tokens = ReadIntegerList(facts.substr(facts.find("\"tokens\"")));
+    const auto expected = ReadNpy(GoldenDir() / (base + ".logits.npy"));
+    EXPECT_LE(RelativeRmse(Logits(**engine, tokens), expected),
+              kQuantizedPeerFactor * ReadJsonNumber(facts, "peer_relative_rmse"))
+        << name;
+  }
+}
+
+TEST_P(EngineOn, LogitsDependNeitherOnChunksNorOnThreads) {
+  for (const char* model : {"models/qwen3", "quantized/Q4_K", "quantized/Q4_1"}) {
+    std::vector<int32_t> tokens(70);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 37 % 250);
+    std::vector<float> first;
+    for (const int threads : {1, 2, 3}) {
+      for (const int64_t chunk : {1, 3, 16, 70}) {
+        const auto engine =
+            LoadGolden(model, {.threads = threads, .kernels = GetParam(), .prefill_chunk = chunk});
+        ASSERT_TRUE(engine) << engine.error().message;
+        const std::vector<float> logits = Logits(**engine, tokens);
+        if (first.empty()) first = logits;
+        EXPECT_TRUE(SameBits(logits, first)) << model << " " << threads << " " << chunk;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, EngineOn, ::testing::ValuesIn(AvailableKernels()),
+                         [](const auto& test) { return test.param; });
+
+TEST(Engine, RefusesTokensThatAreNotInTheVocabulary) {
+  const auto engine = LoadGolden("models/qwen3", {});
+  for (const int32_t bad : {-1, 288}) {
+    const std::vector<int32_t> tokens = {1, bad};
+    const auto done =
+        (*engine)->ComputeLogits(tokens, [](std::span<const float>) -> Result<void> { return {}; });
+    ASSERT_FALSE(done);
+    EXPECT_THAT(done.error().message, HasSubstr("at position 1"));
+  }
+}
+
+TEST(Engine, RefusesMoreTokensThanTheContextHolds) {
+  const auto engine = LoadGolden("models/qwen3", {.context = 8});
+  const auto done = (*engine)->ComputeLogits(
+      std::vector<int32_t>(9), [](std::span<const float>) -> Result<void> { return {}; });
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().message, "9 tokens do not fit into a context of 8");
+}
+
+TEST(Engine, ACallersErrorEndsTheComputation) {
+  const auto engine = LoadGolden("models/qwen3", {});
+  const auto done =
+      (*engine)->ComputeLogits(std::vector<int32_t>(9), [](std::span<const float>) -> Result<void> {
+        return Fail(ErrorCode::kIo, "the disk is full");
+      });
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().message, "the disk is full");
+}
+
+TEST(Engine, StopsWhenItIsCancelled) {
+  const auto engine = LoadGolden("models/qwen3", {});
+  const std::atomic<bool> cancel{true};
+  const auto done = (*engine)->ComputeLogits(
+      std::vector<int32_t>(9), [](std::span<const float>) -> Result<void> { return {}; }, &cancel);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, ErrorCode::kCancelled);
+}
+
+TEST(Engine, CancellingWhileLoadingIsAnError) {
+  const auto engine = Engine::Load((GoldenDir() / "models/qwen3.gguf").string(), {},
+                                   [](uint64_t, uint64_t) { return false; });
+  ASSERT_FALSE(engine);
+  EXPECT_EQ(engine.error().code, ErrorCode::kCancelled);
+}
+
+TEST(Engine, ReadsNoWeightAgainAfterLoading) {
+  const auto engine = LoadGolden("models/llama-tied", {});
+  const uint64_t read = (*engine)->cache_statistics().bytes_read;
+  EXPECT_EQ(read, (*engine)->cache_statistics().weight_bytes);
+  Logits(**engine, std::vector<int32_t>(20));
+  const CacheStatistics after = (*engine)->cache_statistics();
+  EXPECT_EQ(after.bytes_read, read);
+  EXPECT_EQ(after.misses, 0);
+  EXPECT_GT(after.hits, 0);
+  EXPECT_EQ(after.pinned_bytes, 0);
+}
+
+TEST(Engine, AModelWithoutATokenizerStillHasLogits) {
+  const auto engine = LoadGolden("models/qwen3", {});
+  EXPECT_EQ(Logits(**engine, std::vector<int32_t>{5}).size(), 288);
+  EXPECT_FALSE((*engine)->tokenizer());
+}
+
+TEST(Engine, RefusesOptionsThatMakeNoSense) {
+  EXPECT_THAT(LoadGolden("models/qwen3", {.threads = -1}).error().message, HasSubstr("-1 threads"));
+  EXPECT_THAT(LoadGolden("models/qwen3", {.kernels = "abacus"}).error().message,
+              HasSubstr("portable"));
+  EXPECT_FALSE(LoadGolden("models/qwen3", {.context = -5}));
+}
+
+TEST(Engine, ScoreIsTheLikelihoodOfTheLogits) {
+  const auto engine = LoadGolden("models/qwen3", {.context = 16});
+  std::vector<int32_t> tokens(40);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 61 % 288);
+  double expected = 0;
+  for (size_t begin = 0; begin < tokens.size(); begin += 16) {
+    const auto window = std::span(tokens).subspan(begin, std::min<size_t>(16, 40 - begin));
+    const std::vector<float> logits = Logits(**engine, window);
+    for (size_t i = 0; i + 1 < window.size(); ++i) {
+      double sum = 0;
+      for (size_t j = 0; j < 288; ++j) sum += std::exp(static_cast<double>(logits[i * 288 + j]));
+      expected +=
+          std::log(sum) - static_cast<double>(logits[i * 288 + static_cast<size_t>(window[i + 1])]);
+    }
+  }
+  const auto score = (*engine)->Score(tokens, [](int64_t, int64_t) {});
+  ASSERT_TRUE(score) << score.error().message;
+  EXPECT_EQ(score->scored_tokens, 15 + 15 + 7);
+  EXPECT_NEAR(score->negative_log_likelihood, expected, 1e-6 * expected);
+  EXPECT_NEAR(score->perplexity(), std::exp(expected / 37), 1e-4 * score->perplexity());
+}
+
+TEST(Engine, ScoreNeedsTwoTokens) {
+  const auto engine = LoadGolden("models/qwen3", {});
+  EXPECT_FALSE((*engine)->Score(std::vector<int32_t>{1}, [](int64_t, int64_t) {}));
+}
+
+}  // namespace
+}  // namespace thaw

@@ -1,0 +1,236 @@
+#include "engine/session.h"
+
+#include <gmock/gmock.h>
+
+#include "base/utf8.h"
+#include "support/tiny_model.h"
+
+namespace thaw {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr auto kNoProgress = [](uint64_t, uint64_t) { return true; };
+constexpr auto kIgnoreText = [](std::string_view) {};
+
+const std::vector<int32_t> kPrompt = {1, 75, 104, 111, 111, 114};
+
+std::unique_ptr<Engine> LoadTiny(const TinyModel& model = {}, EngineOptions options = {}) {
+  const std::string path = ::testing::TempDir() + "session_test.gguf";
+  model.Write(path);
+  options.threads = 2;
+  auto engine = Engine::Load(path, options, kNoProgress);
+  EXPECT_TRUE(engine) << engine.error().message;
+  std::remove(path.c_str());
+  return *std::move(engine);
+}
+
+GenerationOptions Greedy(int64_t max_tokens) {
+  GenerationOptions options;
+  options.sampling.temperature = 0;
+  options.max_tokens = max_tokens;
+  return options;
+}
+
+// Random bytes rarely spell text; a seed and a temperature make the tiny model vary its tokens.
+GenerationOptions Random(int64_t max_tokens) {
+  GenerationOptions options;
+  options.sampling = {.top_k = 0, .top_p = 1, .min_p = 0, .temperature = 2, .seed = 5};
+  options.sampling.logit_bias = {{TinyModel::kEndOfSequence, -INFINITY}};
+  options.max_tokens = max_tokens;
+  return options;
+}
+
+GenerationResult Generate(Session& session, std::span<const int32_t> prompt,
+                          const GenerationOptions& options) {
+  auto result = session.Generate(prompt, options, kIgnoreText);
+  EXPECT_TRUE(result) << result.error().message;
+  return *std::move(result);
+}
+
+TEST(Session, GeneratesAsManyTokensAsAskedFor) {
+  const auto engine = LoadTiny();
+  const auto session = *engine->NewSession();
+  const GenerationResult result = Generate(*session, kPrompt, Random(9));
+  EXPECT_EQ(result.finish, FinishReason::kMaxTokens);
+  EXPECT_THAT(result.tokens, SizeIs(9));
+  EXPECT_EQ(result.statistics.prompt_tokens, 6);
+  EXPECT_EQ(result.statistics.reused_tokens, 0);
+  EXPECT_EQ(result.statistics.decode_tokens, 9);
+  EXPECT_THAT(result.statistics.step_seconds, SizeIs(8));
+  EXPECT_GT(result.statistics.ttft_seconds, 0);
+  EXPECT_EQ(result.statistics.decode_bytes_read, 0);
+}
+
+TEST(Session, NoTokensAskedForMeansThePromptIsReadAndNothingIsSaid) {
+  const auto engine = LoadTiny();
+  const auto session = *engine->NewSession();
+  const GenerationResult result = Generate(*session, kPrompt, Random(0));
+  EXPECT_EQ(result.finish, FinishReason::kMaxTokens);
+  EXPECT_EQ(result.text, "");
+  EXPECT_THAT(session->tokens(), ElementsAreArray(kPrompt));
+}
+
+TEST(Session, TheSameSeedGivesTheSameText) {
+  const auto engine = LoadTiny();
+  const auto first = *engine->NewSession();
+  const auto second = *engine->NewSession();
+  GenerationOptions options = Random(20);
+  EXPECT_EQ(Generate(*first, kPrompt, options).tokens, Generate(*second, kPrompt, options).tokens);
+  options.sampling.seed = 6;
+  EXPECT_NE(Generate(*first, kPrompt, options).tokens,
+            Generate(*second, kPrompt, Random(20)).tokens);
+}
+
+TEST(Session, TextComesInWholeCharactersAndAddsUp) {
+  const auto engine = LoadTiny();
+  const auto session = *engine->NewSession();
+  std::string streamed;
+  const auto result = session->Generate(kPrompt, Random(50), [&](std::string_view piece) {
+    EXPECT_TRUE(IsValidUtf8(piece));
+    streamed += piece;
+  });
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->text, streamed);
+  EXPECT_FALSE(streamed.empty());
+}
+
+TEST(Session, EndsAtAStopStringWithoutShowingIt) {
+  const auto engine = LoadTiny();
+  const auto session = *engine->NewSession();
+  const std::string whole = Generate(*session, kPrompt, Random(40)).text;
+  GenerationOptions options = Random(40);
+  options.stops = {whole.substr(whole.size() / 2, 2)};
+  const GenerationResult stopped = Generate(*session, kPrompt, options);
+  EXPECT_EQ(stopped.finish, FinishReason::kStopText);
+  EXPECT_EQ(stopped.text, whole.substr(0, whole.find(options.stops[0])));
+  EXPECT_THAT(stopped.text, Not(HasSubstr(options.stops[0])));
+}
+
+TEST(Session, EndsWhenTheModelEndsItsAnswer) {
+  const auto engine = LoadTiny();
+  const auto session = *engine->NewSession();
+  GenerationOptions options = Greedy(30);
+  options.sampling.logit_bias = {{TinyModel::kEndOfSequence, 1e6F}};
+  const GenerationResult result = Generate(*session, kPrompt, options);
+  EXPECT_EQ(result.finish, FinishReason::kEndOfGeneration);
+  EXPECT_THAT(result.tokens, ElementsAreArray({TinyModel::kEndOfSequence}));
+  EXPECT_EQ(result.text, "");
+}
+
+TEST(Session, EndsWhenTheContextIsFull) {
+  const auto engine = LoadTiny();
+  const auto session = *engine->NewSession();
+  const GenerationResult result = Generate(*session, kPrompt, Random(-1));
+  EXPECT_EQ(result.finish, FinishReason::kContextFull);
+  // The last token needs no position of its own.
+  EXPECT_EQ(result.tokens.size() + kPrompt.size(), 64 + 1);
+  EXPECT_EQ(session->capacity(), 64);
+}
+
+TEST(Session, ReusesWhatItHoldsOfAPrompt) {
+  const auto engine = LoadTiny();
+  const auto session = *engine->NewSession();
+  const GenerationResult first = Generate(*session, kPrompt, Random(8));
+  std::vector<int32_t> longer = kPrompt;
+  longer.insert(longer.end(), first.tokens.begin(), first.tokens.end());
+  longer.insert(longer.end(), {80, 81, 82});
+  const GenerationResult second = Generate(*session, longer, Random(8));
+  // The last token of the first answer was never put through the model.
+  EXPECT_EQ(second.statistics.reused_tokens, 6 + 7);
+  const auto fresh = *engine->NewSession();
+  EXPECT_EQ(second.tokens, Generate(*fresh, longer, Random(8)).tokens);
+}
+
+TEST(Session, GoesBackWhereAPromptDiffers) {
+  const auto engine = LoadTiny();
+  const auto session = *engine->NewSession();
+  Generate(*session, kPrompt, Random(8));
+  const std::vector<int32_t> other = {1, 75, 104, 200, 201};
+  const GenerationResult result = Generate(*session, other, Random(8));
+  EXPECT_EQ(result.statistics.reused_tokens, 3);
+  const auto fresh = *engine->NewSession();
+  EXPECT_EQ(result.tokens, Generate(*fresh, other, Random(8)).tokens);
+}
+
+TEST(Session, ComputesTheLastTokenOfAPromptItHoldsWhole) {
+  const auto engine = LoadTiny();
+  const auto session = *engine->NewSession();
+  const GenerationResult first = Generate(*session, kPrompt, Random(4));
+  const GenerationResult again = Generate(*session, kPrompt, Random(4));
+  EXPECT_EQ(again.statistics.reused_tokens, 5);
+  EXPECT_EQ(again.tokens, first.tokens);
+}
+
+TEST(Session, ResetForgetsEverything) {
+  const auto engine = LoadTiny();
+  const auto session = *engine->NewSession();
+  Generate(*session, kPrompt, Random(4));
+  session->Reset();
+  EXPECT_THAT(session->tokens(), SizeIs(0));
+  EXPECT_EQ(Generate(*session, kPrompt, Random(4)).statistics.reused_tokens, 0);
+}
+
+TEST(Session, CancellingIsACleanFinishAndTheSessionGoesOn) {
+  const auto engine = LoadTiny();
+  const auto session = *engine->NewSession();
+  std::atomic<bool> cancel{true};
+  GenerationOptions options = Random(20);
+  options.cancel = &cancel;
+  EXPECT_EQ(Generate(*session, kPrompt, options).finish, FinishReason::kCancelled);
+
+  cancel = false;
+  const auto result = session->Generate(kPrompt, options, [&](std::string_view) { cancel = true; });
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->finish, FinishReason::kCancelled);
+  EXPECT_FALSE(result->text.empty());
+
+  cancel = false;
+  EXPECT_EQ(Generate(*session, kPrompt, options).tokens,
+            Generate(**engine->NewSession(), kPrompt, Random(20)).tokens);
+}
+
+TEST(Session, RefusesPromptsItCannotTake) {
+  const auto engine = LoadTiny();
+  const auto session = *engine->NewSession();
+  const auto error_of = [&](const std::vector<int32_t>& prompt) {
+    return session->Generate(prompt, Random(1), kIgnoreText).error().message;
+  };
+  EXPECT_EQ(error_of({}), "the prompt is empty");
+  EXPECT_THAT(error_of(std::vector<int32_t>(65, 5)),
+              HasSubstr("65 tokens, but the context holds only 64"));
+  EXPECT_THAT(error_of({1, 9999}), HasSubstr("9999"));
+}
+
+TEST(Session, RefusesSamplingOptionsThatMakeNoSense) {
+  const auto engine = LoadTiny();
+  const auto session = *engine->NewSession();
+  GenerationOptions options = Random(1);
+  options.sampling.top_p = 7;
+  EXPECT_FALSE(session->Generate(kPrompt, options, kIgnoreText));
+}
+
+TEST(Engine, FindsTheChatTemplateOfAFile) {
+  TinyModel model;
+  model.chat_template = "{{ messages[0].content }}!";
+  const auto engine = LoadTiny(model);
+  const auto chat_template = engine->chat_template();
+  ASSERT_TRUE(chat_template);
+  EXPECT_NE(*chat_template, nullptr);
+  EXPECT_EQ(*LoadTiny()->chat_template(), nullptr);
+}
+
+TEST(Engine, ATemplateThatCannotBeParsedIsAnErrorWhenItIsAskedFor) {
+  TinyModel model;
+  model.chat_template = "{% if %}";
+  const auto engine = LoadTiny(model);
+  const auto chat_template = engine->chat_template();
+  ASSERT_FALSE(chat_template);
+  EXPECT_THAT(chat_template.error().message, HasSubstr("tokenizer.chat_template"));
+}
+
+}  // namespace
+}  // namespace thaw

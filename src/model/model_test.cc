@@ -1,0 +1,126 @@
+#include "model/model.h"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+
+#include "support/tiny_model.h"
+
+namespace thaw {
+namespace {
+
+constexpr int64_t kContext = 48;
+
+// A tiny model, ready to run.
+struct Fixture {
+  explicit Fixture(const KernelTable& kernels, int threads = 2) : pool(threads) {
+    const std::string path = ::testing::TempDir() + "model_test.gguf";
+    TinyModel().Write(path);
+    const auto file = GgufFile::Open(path);
+    THAW_CHECK(file);
+    auto description = DescribeModel(*file);
+    THAW_CHECK(description);
+    cache = *WeightCache::Create(description->matrices);
+    model = *Model::Create(*std::move(description), *cache, kernels, pool,
+                           {.max_batch = kContext, .max_context = kContext});
+    std::remove(path.c_str());
+  }
+
+  KvCache NewKv() const { return *KvCache::Create(model->config(), KvType::kF16, kContext); }
+
+  // The logits of every token.
+  std::vector<float> Run(std::span<const BatchToken> batch) const {
+    std::vector<float> logits(batch.size() * TinyModel::kVocabulary);
+    const auto done = model->Forward(batch, logits, nullptr);
+    EXPECT_TRUE(done) << done.error().message;
+    return logits;
+  }
+
+  ThreadPool pool;
+  std::unique_ptr<WeightCache> cache;
+  std::unique_ptr<Model> model;
+};
+
+BatchToken At(KvCache& kv, int64_t position, int32_t token) {
+  return {.token = token, .position = position, .kv = &kv, .wants_logits = true};
+}
+
+class ModelOn : public ::testing::TestWithParam<const KernelTable*> {
+ protected:
+  void SetUp() override {
+    if (!GetParam()->is_available(HostCpu())) {
+      GTEST_SKIP() << "SKIP: this CPU cannot run " << GetParam()->name;
+    }
+  }
+};
+
+TEST_P(ModelOn, SequencesInOneBatchDoNotDisturbEachOther) {
+  const Fixture f(*GetParam());
+  std::vector<float> alone;
+  for (const int32_t start : {10, 90}) {
+    KvCache kv = f.NewKv();
+    std::vector<BatchToken> batch;
+    for (int32_t i = 0; i < 5; ++i) batch.push_back(At(kv, i, start + i));
+    const std::vector<float> logits = f.Run(batch);
+    alone.insert(alone.end(), logits.begin(), logits.end());
+  }
+  KvCache first = f.NewKv();
+  KvCache second = f.NewKv();
+  std::vector<BatchToken> batch;
+  for (int32_t i = 0; i < 5; ++i) batch.push_back(At(first, i, 10 + i));
+  for (int32_t i = 0; i < 5; ++i) batch.push_back(At(second, i, 90 + i));
+  const std::vector<float> together = f.Run(batch);
+  EXPECT_EQ(std::memcmp(together.data(), alone.data(), alone.size() * sizeof(float)), 0);
+  EXPECT_EQ(first.length(), 5);
+  EXPECT_EQ(second.length(), 5);
+}
+
+TEST_P(ModelOn, GoingBackAndOnAgainGivesTheSameBits) {
+  const Fixture f(*GetParam());
+  KvCache kv = f.NewKv();
+  std::vector<BatchToken> prompt;
+  for (int32_t i = 0; i < 20; ++i) prompt.push_back(At(kv, i, 3 + i));
+  const std::vector<float> whole = f.Run(prompt);
+  kv.SetLength(7);
+  const std::vector<float> again = f.Run(std::span(prompt).subspan(7));
+  EXPECT_EQ(std::memcmp(again.data(), whole.data() + 7 * TinyModel::kVocabulary,
+                        again.size() * sizeof(float)),
+            0);
+}
+
+TEST_P(ModelOn, LogitsAreGivenToThoseThatWantThem) {
+  const Fixture f(*GetParam());
+  KvCache kv = f.NewKv();
+  std::vector<BatchToken> batch;
+  for (int32_t i = 0; i < 6; ++i) batch.push_back(At(kv, i, 40 + i));
+  const std::vector<float> all = f.Run(batch);
+  kv.SetLength(0);
+  for (BatchToken& token : batch) token.wants_logits = token.position == 2 || token.position == 5;
+  std::vector<float> some(2 * TinyModel::kVocabulary);
+  ASSERT_TRUE(f.model->Forward(batch, some, nullptr));
+  const size_t row = TinyModel::kVocabulary * sizeof(float);
+  EXPECT_EQ(std::memcmp(some.data(), all.data() + 2 * TinyModel::kVocabulary, row), 0);
+  EXPECT_EQ(std::memcmp(some.data() + TinyModel::kVocabulary,
+                        all.data() + 5 * TinyModel::kVocabulary, row),
+            0);
+}
+
+TEST_P(ModelOn, ACancelledPassLeavesTheKvCacheAsLongAsItWas) {
+  const Fixture f(*GetParam());
+  KvCache kv = f.NewKv();
+  f.Run(std::vector<BatchToken>{At(kv, 0, 5)});
+  const std::atomic<bool> cancel{true};
+  std::vector<float> logits(TinyModel::kVocabulary);
+  const std::vector<BatchToken> next = {At(kv, 1, 6)};
+  const auto done = f.model->Forward(next, logits, &cancel);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(kv.length(), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, ModelOn,
+                         ::testing::ValuesIn(AllKernelTables().begin(), AllKernelTables().end()),
+                         [](const auto& test) { return std::string(test.param->name); });
+
+}  // namespace
+}  // namespace thaw

@@ -1,0 +1,123 @@
+#include "model/weights.h"
+
+#include <gmock/gmock.h>
+
+#include "support/tiny_model.h"
+
+namespace thaw {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+Result<ModelDescription> Describe(const TinyModel& model) {
+  const std::string path = ::testing::TempDir() + "weights_test.gguf";
+  model.Write(path);
+  const auto file = GgufFile::Open(path);
+  THAW_CHECK(file);
+  auto description = DescribeModel(*file);
+  std::remove(path.c_str());
+  return description;
+}
+
+std::string ErrorOf(const TinyModel& model) {
+  const auto description = Describe(model);
+  return description ? "no error" : description.error().message;
+}
+
+// A model whose tensor list was changed.
+TinyModel Edited(std::function<void(std::vector<TinyModel::Tensor>&)> edit) {
+  TinyModel model;
+  model.edit_tensors = std::move(edit);
+  return model;
+}
+
+TEST(DescribeModel, FindsEveryRole) {
+  const auto model = Describe({});
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_THAT(model->weights.layers, SizeIs(2));
+  EXPECT_THAT(model->matrices, SizeIs(1 + 2 * 7));
+  const LayerWeights& layer = model->weights.layers[1];
+  EXPECT_EQ(model->matrices[static_cast<size_t>(layer.k.matrix)].name, "blk.1.attn_k.weight");
+  EXPECT_EQ(layer.k.rows, 16);
+  EXPECT_EQ(layer.k.cols, 32);
+  EXPECT_THAT(layer.k.bias, IsEmpty());
+  EXPECT_THAT(layer.q_norm, IsEmpty());
+  EXPECT_THAT(layer.ffn_norm, SizeIs(32));
+}
+
+TEST(DescribeModel, WithoutAnOutputMatrixTheEmbeddingServes) {
+  const auto tied = Describe({});
+  EXPECT_EQ(tied->weights.output.matrix, tied->weights.embedding);
+  EXPECT_FALSE(tied->matrices[0].row_lookup_only);
+  const auto untied = Describe(Edited([](auto& tensors) {
+    tensors.push_back({"output.weight", {32, TinyModel::kVocabulary}});
+  }));
+  EXPECT_NE(untied->weights.output.matrix, untied->weights.embedding);
+  EXPECT_TRUE(untied->matrices[0].row_lookup_only);
+}
+
+TEST(DescribeModel, TakesOptionalBiases) {
+  const auto model = Describe(Edited([](auto& tensors) {
+    tensors.push_back({"blk.0.attn_v.bias", {16}});
+    tensors.push_back({"blk.1.ffn_down.bias", {32}});
+  }));
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_THAT(model->weights.layers[0].v.bias, SizeIs(16));
+  EXPECT_THAT(model->weights.layers[1].down.bias, SizeIs(32));
+  EXPECT_THAT(model->weights.layers[1].v.bias, IsEmpty());
+}
+
+TEST(DescribeModel, NamesAMissingTensor) {
+  for (const char* name : {"blk.1.attn_q.weight", "blk.0.ffn_norm.weight", "output_norm.weight"}) {
+    const std::string error = ErrorOf(Edited([&](auto& tensors) {
+      std::erase_if(tensors, [&](const auto& tensor) { return tensor.name == name; });
+    }));
+    EXPECT_THAT(error,
+                AllOf(HasSubstr(name), HasSubstr("missing"), HasSubstr("weights_test.gguf")));
+  }
+}
+
+TEST(DescribeModel, NamesATensorOfAWrongShape) {
+  const std::string error = ErrorOf(Edited([](auto& tensors) {
+    for (auto& tensor : tensors) {
+      if (tensor.name == "blk.0.attn_q.weight") tensor.dims = {32, 33};
+    }
+  }));
+  EXPECT_THAT(error, AllOf(HasSubstr("'blk.0.attn_q.weight'"), HasSubstr("[32, 33]"),
+                           HasSubstr("expected [32, 32]")));
+}
+
+TEST(DescribeModel, RefusesATensorItHasNoUseFor) {
+  EXPECT_THAT(ErrorOf(Edited([](auto& tensors) {
+                tensors.push_back({"blk.0.attn_sinks.weight", {4}});
+              })),
+              AllOf(HasSubstr("'blk.0.attn_sinks.weight'"), HasSubstr("'llama'")));
+}
+
+TEST(DescribeModel, RequiresWhatTheFamilyCannotDoWithout) {
+  TinyModel qwen3;
+  qwen3.architecture = "qwen3";
+  EXPECT_THAT(ErrorOf(qwen3), HasSubstr("'blk.0.attn_q_norm.weight': the tensor is missing"));
+  TinyModel qwen2;
+  qwen2.architecture = "qwen2";
+  EXPECT_THAT(ErrorOf(qwen2), HasSubstr("'blk.0.attn_q.bias': the tensor is missing"));
+}
+
+TEST(DescribeModel, ReadsTheFrequencyFactors) {
+  const auto model = Describe(Edited([](auto& tensors) {
+    tensors.push_back({"rope_freqs.weight", {4}});
+  }));
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_THAT(model->config.rope.frequency_factors, SizeIs(4));
+}
+
+TEST(DescribeModel, CountsTheVectorsItHolds) {
+  EXPECT_EQ(Describe({})->vector_bytes, (1 + 2 * 2) * 32 * sizeof(float));
+}
+
+}  // namespace
+}  // namespace thaw

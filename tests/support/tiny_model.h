@@ -1,0 +1,127 @@
+// Writes tiny models for tests: a llama of a few thousand random weights with a vocabulary of all
+// bytes, whole enough for everything that a real file is used for.
+#pragma once
+
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "gguf/gguf_writer.h"
+#include "tensor/element_type.h"
+
+namespace thaw {
+
+struct TinyModel {
+  std::string architecture = "llama";
+  uint32_t n_layers = 2;
+  uint32_t d_model = 32;
+  uint32_t d_ff = 64;
+  uint32_t n_heads = 4;
+  uint32_t n_kv_heads = 2;
+  uint32_t context = 64;
+  std::string chat_template;  // empty: none
+
+  static constexpr int64_t kVocabulary = 260;  // <unk>, <s>, </s>, 256 bytes, and a space
+  static constexpr int32_t kEndOfSequence = 2;
+
+  struct Tensor {
+    std::string name;
+    std::vector<int64_t> dims;  // the contiguous one first
+  };
+
+  // For a test to spoil: called with everything that is about to be written.
+  std::function<void(std::vector<Tensor>&)> edit_tensors;
+  std::function<void(GgufWriter&)> add_fields;
+  std::vector<std::string> leave_out;  // metadata keys, without the architecture
+
+  void Write(const std::string& path) const;
+
+ private:
+  std::vector<Tensor> Tensors() const;
+  void WriteMetadata(GgufWriter& writer) const;
+};
+
+inline std::vector<TinyModel::Tensor> TinyModel::Tensors() const {
+  const int64_t d = d_model;
+  const int64_t kv = d / n_heads * n_kv_heads;
+  std::vector<Tensor> all = {{"token_embd.weight", {d, kVocabulary}}, {"output_norm.weight", {d}}};
+  for (uint32_t i = 0; i < n_layers; ++i) {
+    const std::string layer = "blk." + std::to_string(i) + ".";
+    all.push_back({layer + "attn_norm.weight", {d}});
+    all.push_back({layer + "attn_q.weight", {d, d}});
+    all.push_back({layer + "attn_k.weight", {d, kv}});
+    all.push_back({layer + "attn_v.weight", {d, kv}});
+    all.push_back({layer + "attn_output.weight", {d, d}});
+    all.push_back({layer + "ffn_norm.weight", {d}});
+    all.push_back({layer + "ffn_gate.weight", {d, d_ff}});
+    all.push_back({layer + "ffn_up.weight", {d, d_ff}});
+    all.push_back({layer + "ffn_down.weight", {d_ff, d}});
+  }
+  return all;
+}
+
+inline void TinyModel::WriteMetadata(GgufWriter& writer) const {
+  THAW_CHECK(writer.SetString("general.architecture", architecture));
+  const std::pair<const char*, uint32_t> numbers[] = {
+      {"block_count", n_layers},         {"embedding_length", d_model},
+      {"feed_forward_length", d_ff},     {"context_length", context},
+      {"attention.head_count", n_heads}, {"attention.head_count_kv", n_kv_heads},
+  };
+  const auto is_wanted = [&](const std::string& key) {
+    return std::find(leave_out.begin(), leave_out.end(), key) == leave_out.end();
+  };
+  for (const auto& [key, value] : numbers) {
+    if (is_wanted(key)) THAW_CHECK(writer.SetNumber<uint32_t>(architecture + "." + key, value));
+  }
+  if (is_wanted("attention.layer_norm_rms_epsilon")) {
+    THAW_CHECK(writer.SetNumber<float>(architecture + ".attention.layer_norm_rms_epsilon", 1e-5F));
+  }
+  std::vector<std::string> tokens = {"<unk>", "<s>", "</s>"};
+  std::vector<int32_t> kinds = {2, 3, 3};
+  constexpr char kHex[] = "0123456789ABCDEF";
+  for (int byte = 0; byte < 256; ++byte) {
+    tokens.push_back(std::string("<0x") + kHex[byte / 16] + kHex[byte % 16] + ">");
+    kinds.push_back(6);
+  }
+  tokens.emplace_back("\xe2\x96\x81");
+  kinds.push_back(1);
+  const std::vector<float> scores(tokens.size(), 0.0F);
+  THAW_CHECK(writer.SetString("tokenizer.ggml.model", "llama"));
+  THAW_CHECK(writer.SetStrings("tokenizer.ggml.tokens", tokens));
+  THAW_CHECK(writer.SetNumbers<float>("tokenizer.ggml.scores", scores));
+  THAW_CHECK(writer.SetNumbers<int32_t>("tokenizer.ggml.token_type", kinds));
+  THAW_CHECK(writer.SetNumber<uint32_t>("tokenizer.ggml.bos_token_id", 1));
+  THAW_CHECK(writer.SetNumber<uint32_t>("tokenizer.ggml.eos_token_id", kEndOfSequence));
+  if (!chat_template.empty()) {
+    THAW_CHECK(writer.SetString("tokenizer.chat_template", chat_template));
+  }
+}
+
+inline void TinyModel::Write(const std::string& path) const {
+  auto writer = GgufWriter::Create(path);
+  THAW_CHECK(writer);
+  WriteMetadata(*writer);
+  if (add_fields) add_fields(*writer);
+  std::vector<Tensor> tensors = Tensors();
+  if (edit_tensors) edit_tensors(tensors);
+  for (const Tensor& tensor : tensors) {
+    THAW_CHECK(writer->AddTensor(tensor.name, ElementType::kF32, tensor.dims));
+  }
+  std::minstd_rand random(1);
+  for (const Tensor& tensor : tensors) {
+    int64_t count = 1;
+    for (const int64_t n : tensor.dims) count *= n;
+    std::vector<float> values(static_cast<size_t>(count));
+    // Norms near 1, matrices small enough that nothing saturates.
+    const float center = tensor.dims.size() == 1 ? 1.0F : 0.0F;
+    for (float& v : values) {
+      v = center + 0.5F * (static_cast<float>(random() % 2001) / 1000.0F - 1.0F);
+    }
+    THAW_CHECK(writer->AppendData(std::as_bytes(std::span(values))));
+  }
+  THAW_CHECK(writer->Commit());
+}
+
+}  // namespace thaw
