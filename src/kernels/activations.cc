@@ -1,5 +1,8 @@
 #include "kernels/activations.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace thaw {
 namespace {
 
@@ -20,11 +23,50 @@ int64_t SumBytes(int64_t n_tokens, int64_t k) {
   return AlignedBytes(n_tokens * (k / kActivationSum) * int64_t{sizeof(float)});
 }
 
+int64_t OutlierBytes(int64_t n_tokens, int64_t k) {
+  return AlignedBytes(n_tokens * MaxOutliers(k) * int64_t{sizeof(Outlier)});
+}
+
+int64_t OutlierCountBytes(int64_t n_tokens) {
+  return AlignedBytes(n_tokens * int64_t{sizeof(int32_t)});
+}
+
+// The square of the magnitude from which on a number of the token is an outlier. The same additions
+// in the same order everywhere, in as many lanes as any compiler's baseline registers take.
+float SquaredOutlierLimit(const float* values, int64_t k) {
+  constexpr int64_t kLanes = 8;
+  float lanes[kLanes] = {};
+  for (int64_t i = 0; i < k; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] += values[i + lane] * values[i + lane];
+    }
+  }
+  double sum = 0;
+  for (const float lane : lanes) sum += static_cast<double>(lane);
+  constexpr double kSquaredRatio = kOutlierRatio * kOutlierRatio;
+  return static_cast<float>(sum * kSquaredRatio / static_cast<double>(k));
+}
+
+// Lists the outliers of a token; none where a number is infinite or NaN, or overflows when squared.
+int32_t FindOutliers(const float* values, int64_t k, Outlier* outliers) {
+  const float limit = SquaredOutlierLimit(values, k);
+  if (!std::isfinite(limit)) return 0;
+  const auto max_count = static_cast<int32_t>(MaxOutliers(k));
+  int32_t count = 0;
+  for (int64_t i = 0; i < k; ++i) {
+    if (values[i] * values[i] > limit && count < max_count) {
+      outliers[count++] = {static_cast<int32_t>(i), values[i]};
+    }
+  }
+  return count;
+}
+
 }  // namespace
 
 int64_t ActivationBytes(int64_t n_tokens, int64_t k) {
   if (k % kActivationBlock != 0) return 0;
-  return QuantBytes(n_tokens, k) + ScaleBytes(n_tokens, k) + SumBytes(n_tokens, k);
+  return QuantBytes(n_tokens, k) + ScaleBytes(n_tokens, k) + SumBytes(n_tokens, k) +
+         OutlierBytes(n_tokens, k) + OutlierCountBytes(n_tokens);
 }
 
 Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, std::byte* memory) {
@@ -35,7 +77,45 @@ Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, st
   activations.scales = reinterpret_cast<float*>(memory);
   memory += ScaleBytes(n_tokens, k);
   activations.sums = reinterpret_cast<float*>(memory);
+  memory += SumBytes(n_tokens, k);
+  activations.outliers = reinterpret_cast<Outlier*>(memory);
+  memory += OutlierBytes(n_tokens, k);
+  activations.outlier_counts = reinterpret_cast<int32_t*>(memory);
   return activations;
+}
+
+void QuantizeByBlocks(QuantizeBlockFunction quantize_block, const Activations& activations,
+                      int64_t token_begin, int64_t token_end) {
+  if (activations.quants == nullptr) return;
+  const int64_t k = activations.k;
+  const int64_t blocks = k / kActivationBlock;
+  const auto quantize = [&](const float* values, int64_t token, int64_t block) {
+    quantize_block(values, activations.quants + token * k + block * kActivationBlock,
+                   activations.scales + token * blocks + block,
+                   activations.sums + token * (k / kActivationSum) +
+                       block * (kActivationBlock / kActivationSum));
+  };
+  for (int64_t token = token_begin; token < token_end; ++token) {
+    const float* values = activations.values + token * k;
+    Outlier* outliers = activations.outliers + token * MaxOutliers(k);
+    const int32_t count = FindOutliers(values, k, outliers);
+    activations.outlier_counts[token] = count;
+    int32_t next = 0;
+    for (int64_t block = 0; block < blocks; ++block) {
+      const float* block_values = values + block * kActivationBlock;
+      const int64_t end = (block + 1) * kActivationBlock;
+      if (next == count || outliers[next].index >= end) {
+        quantize(block_values, token, block);
+        continue;
+      }
+      float rest[kActivationBlock];
+      std::copy_n(block_values, kActivationBlock, rest);
+      for (; next < count && outliers[next].index < end; ++next) {
+        rest[outliers[next].index % kActivationBlock] = 0;
+      }
+      quantize(rest, token, block);
+    }
+  }
 }
 
 }  // namespace thaw

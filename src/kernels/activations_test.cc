@@ -60,7 +60,7 @@ TEST_P(QuantizeKernels, QuantizingIsOffByHalfAStepAtMost) {
     const float step = activations.view().scales[i / kActivationBlock];
     // Blocks below 2^-121 become zero.
     const double bound = step == 0 ? 0x1p-121 : 0.50001 * double{step};
-    ASSERT_NEAR(activations.Quantized(0, i), value, bound) << i;
+    ASSERT_NEAR(activations.Quantized(i / kLength, i % kLength), value, bound) << i;
     ASSERT_LE(std::abs(int{activations.view().quants[i]}), 127);
   }
 }
@@ -74,6 +74,40 @@ TEST_P(QuantizeKernels, TheSumsAreThoseOfTheQuantizedValues) {
       sum += activations.Quantized(0, group * kActivationSum + i);
     }
     EXPECT_FLOAT_EQ(activations.view().sums[group], static_cast<float>(sum));
+  }
+}
+
+TEST_P(QuantizeKernels, OutliersAreKeptApartAndLeaveTheirBlockItsSteps) {
+  std::mt19937 random(4);
+  std::vector<float> values = RandomFloats(2 * 576, random);
+  // 576 numbers of about 1: these four raise the root mean square to about 6.
+  const Outlier expected[] = {{5, 80.0f}, {247, -90.0f}, {250, 60.0f}, {575, 50.0f}};
+  for (const Outlier& outlier : expected)
+    values[static_cast<size_t>(outlier.index)] = outlier.value;
+  const OwnedActivations activations(table(), values, 2, 576);
+  const Activations& a = activations.view();
+  ASSERT_EQ(a.outlier_counts[0], 4);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(a.outliers[i].index, expected[i].index);
+    EXPECT_EQ(a.outliers[i].value, expected[i].value);
+    EXPECT_EQ(a.quants[expected[i].index], 0);
+  }
+  for (int64_t block = 0; block < 576 / kActivationBlock; ++block) {
+    EXPECT_LT(a.scales[block], 4.0f / 127);
+  }
+  EXPECT_EQ(a.outlier_counts[1], 0);
+}
+
+TEST_P(QuantizeKernels, ATokenHasNoMoreOutliersThanItsLengthAllows) {
+  // One number in seventeen far above the rest: as many as can be above four times the root mean
+  // square, or just too many.
+  for (const int64_t count : {1, 35, 36, 37, 576}) {
+    std::vector<float> values(576, 0.0f);
+    std::fill_n(values.begin(), count, 3.0f);
+    const OwnedActivations activations(table(), values, 1, 576);
+    EXPECT_LE(activations.view().outlier_counts[0], MaxOutliers(576));
+    EXPECT_EQ(activations.view().outlier_counts[0], count < 36 ? count : 0) << count;
+    EXPECT_FLOAT_EQ(static_cast<float>(activations.Quantized(0, 0)), 3.0f);
   }
 }
 

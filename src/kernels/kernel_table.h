@@ -35,10 +35,10 @@ struct KernelTable {
   const char* name;  // what --kernels takes
   bool (*is_available)(const CpuFeatures& cpu);
 
-  // Fills the quantized copy of tokens [token_begin, token_end): per 32 values, scale = amax / 127
-  // and quant = round half to even of value * (127 / amax). The same bits in every table. A block
-  // with a NaN or an infinity gets that scale, so that what it is multiplied with becomes NaN. Does
-  // nothing when activations.quants is nullptr.
+  // Fills the quantized copy of tokens [token_begin, token_end): lists the outliers; per 32 of the
+  // other values, scale = amax / 127 and quant = round half to even of value * (127 / amax). The
+  // same bits in every table. A block with a NaN or an infinity gets that scale, so that what it is
+  // multiplied with becomes NaN. Does nothing when activations.quants is nullptr.
   void (*quantize_activations)(const Activations& activations, int64_t token_begin,
                                int64_t token_end);
 

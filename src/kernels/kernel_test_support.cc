@@ -105,6 +105,10 @@ OwnedActivations::OwnedActivations(const KernelTable& table, std::vector<float> 
 }
 
 double OwnedActivations::Quantized(int64_t token, int64_t i) const {
+  const Outlier* outliers = view_.outliers + token * MaxOutliers(view_.k);
+  for (int32_t n = 0; n < view_.outlier_counts[token]; ++n) {
+    if (outliers[n].index == i) return double{outliers[n].value};
+  }
   const int64_t at = token * view_.k + i;
   return double{view_.scales[at / kActivationBlock]} * view_.quants[at];
 }

@@ -59,7 +59,7 @@ class OwnedActivations {
   OwnedActivations& operator=(const OwnedActivations&) = delete;
 
   const Activations& view() const { return view_; }
-  // The value that the quantized copy stands for.
+  // The value that the quantized copy, outliers included, stands for.
   double Quantized(int64_t token, int64_t i) const;
 
  private:

@@ -11,6 +11,27 @@ bool IsFloatType(ElementType type) {
   return type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16;
 }
 
+// Adds what the outliers of every token contribute, each in the order of its index.
+void AddOutliers(const WeightPanel& panel, const Activations& activations, float* out,
+                 int64_t out_stride) {
+  const int64_t groups = panel.k / kUnpackGroup;
+  for (int64_t token = 0; token < activations.n_tokens; ++token) {
+    const Outlier* outliers = activations.outliers + token * MaxOutliers(panel.k);
+    const int32_t count = activations.outlier_counts[token];
+    for (int64_t row = 0; row < panel.n_rows; ++row) {
+      float sum = 0;
+      for (int32_t i = 0; i < count; ++i) {
+        const int64_t group = row * groups + outliers[i].index / kUnpackGroup;
+        float weight = panel.scales[group] *
+                       static_cast<float>(panel.quants[row * panel.k + outliers[i].index]);
+        if (panel.offsets != nullptr) weight += panel.offsets[group];
+        sum += weight * outliers[i].value;
+      }
+      out[token * out_stride + row] += sum;
+    }
+  }
+}
+
 }  // namespace
 
 bool CanMultiply(ElementType type) { return IsFloatType(type) || Info(type).is_quantized; }
@@ -51,6 +72,7 @@ void MatMulByPanels(const PanelKernels& kernels, const WeightRows& weights, int6
     }
     const WeightPanel panel{quants, scales, unpacker->has_offsets ? offsets : nullptr, n_rows, k};
     kernels.multiply_panel(panel, activations, out + row, out_stride);
+    AddOutliers(panel, activations, out + row, out_stride);
   }
 }
 

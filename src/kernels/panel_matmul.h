@@ -42,7 +42,8 @@ struct FloatRows {
   int64_t k;
 };
 
-// out[token * out_stride + row] for the rows of the panel or of the float matrix.
+// out[token * out_stride + row] for the rows of the panel or of the float matrix; of a panel
+// without what the outliers of the activations contribute, which MatMulByPanels adds.
 struct PanelKernels {
   // The unpacker for a type, or nullptr where the portable one serves.
   UnpackRowFunction (*find_unpacker)(ElementType type);

@@ -53,13 +53,7 @@ void QuantizeBlock(const float* values, int8_t* quants, float* scale, float* sum
 }  // namespace
 
 void QuantizeActivations(const Activations& activations, int64_t token_begin, int64_t token_end) {
-  if (activations.quants == nullptr) return;
-  const int64_t blocks = activations.k / kActivationBlock;
-  for (int64_t block = token_begin * blocks; block < token_end * blocks; ++block) {
-    const int64_t first = block * kActivationBlock;
-    QuantizeBlock(activations.values + first, activations.quants + first,
-                  activations.scales + block, activations.sums + first / kActivationSum);
-  }
+  QuantizeByBlocks(QuantizeBlock, activations, token_begin, token_end);
 }
 
 }  // namespace thaw::portable
