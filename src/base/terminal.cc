@@ -1,5 +1,6 @@
 #include "base/terminal.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
@@ -7,7 +8,27 @@
 #include <system_error>
 #include <utility>
 
+#include "base/interrupt.h"
+
 namespace thaw {
+namespace {
+
+// A signal that comes just before a wait begins does not end it, so the flag is looked at again
+// this often: soon for a person, and next to nothing for the machine.
+constexpr int kLookAgainMilliseconds = 100;
+
+// Returns once something can be read, or the end is reached. kCancelled when a signal came.
+Result<void> WaitForInput(int descriptor) {
+  for (;;) {
+    if (Interrupted()) return Fail(ErrorCode::kCancelled, "interrupted");
+    pollfd waited = {.fd = descriptor, .events = POLLIN, .revents = 0};
+    // An error shows again, with its reason, in the read that follows.
+    const int ready = ::poll(&waited, 1, kLookAgainMilliseconds);
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return {};
+  }
+}
+
+}  // namespace
 
 bool IsTerminal(StandardStream stream) { return ::isatty(static_cast<int>(stream)) == 1; }
 
@@ -21,9 +42,10 @@ Result<std::optional<std::string>> LineReader::Next() {
       return line;
     }
     searched = held_.size();
+    THAW_TRY(WaitForInput(descriptor_));
     std::array<char, 4096> chunk;
     const ssize_t got = ::read(descriptor_, chunk.data(), chunk.size());
-    if (got < 0 && errno == EINTR) return Fail(ErrorCode::kCancelled, "interrupted");
+    if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       return Fail(ErrorCode::kIo, "standard input cannot be read: {}",
                   std::generic_category().message(errno));

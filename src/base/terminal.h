@@ -22,8 +22,8 @@ class LineReader {
   explicit LineReader(int descriptor) : descriptor_(descriptor) {}
 
   // The next line without its newline; nothing at the end of the input, whose last line may lack
-  // the newline. kCancelled when a signal ended the wait: what was read of the line so far is kept
-  // for the next call (a terminal discards it).
+  // the newline. kCancelled when an interrupt came (base/interrupt.h): what was read of the line so
+  // far is kept for the next call (a terminal discards it).
   Result<std::optional<std::string>> Next();
 
  private:

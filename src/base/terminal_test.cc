@@ -1,10 +1,14 @@
 #include "base/terminal.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
 #include <string_view>
+
+#include "base/interrupt.h"
 
 namespace thaw {
 namespace {
@@ -54,9 +58,26 @@ TEST(LineReader, GivesLinesLongerThanOneRead) {
   EXPECT_EQ(*reader.Next(), "end");
 }
 
-TEST(LineReader, SaysWhenTheInputCannotBeRead) {
-  LineReader reader(-1);
+TEST(LineReader, EndsItsWaitAtASignalThatCameBeforeIt) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  CatchInterrupts();
+  ASSERT_EQ(raise(SIGINT), 0);
+  LineReader reader(ends[0]);
   const auto line = reader.Next();
+  CatchInterrupts();
+  ASSERT_FALSE(line);
+  EXPECT_EQ(line.error().code, ErrorCode::kCancelled);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST(LineReader, SaysWhenTheInputCannotBeRead) {
+  const int folder = ::open("/", O_RDONLY | O_DIRECTORY);
+  ASSERT_GE(folder, 0);
+  LineReader reader(folder);
+  const auto line = reader.Next();
+  ::close(folder);
   ASSERT_FALSE(line);
   EXPECT_EQ(line.error().code, ErrorCode::kIo);
 }

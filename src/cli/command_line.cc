@@ -59,40 +59,53 @@ std::optional<std::chrono::year_month_day> ParseDate(std::string_view text) {
   return date.ok() ? std::optional(date) : std::nullopt;
 }
 
-// A validator that accepts what `parse` understands.
+// A validator that accepts what `parse` understands; it says nothing in the help text.
 template <typename Parse>
-CLI::Validator Accepts(Parse parse, std::string form) {
-  const std::string complaint = "is not of the form " + form;
+CLI::Validator Accepts(Parse parse, const std::string& form) {
   return CLI::Validator(
-      [parse, complaint](std::string& text) {
-        return parse(text) ? std::string() : text + " " + complaint;
+      [parse, form](std::string& text) {
+        return parse(text) ? std::string() : fmt::format("{} is not {}", text, form);
       },
-      std::move(form));
+      "");
 }
 
-// Every command has one example, under its options.
-CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
-                     const std::string& example) {
-  CLI::App* command = app.add_subcommand(name, description);
-  command->footer("Example:\n  " + example);
+template <typename T>
+CLI::Validator Between(T low, T high) {
+  CLI::Validator range = CLI::Range(low, high);
+  return range.description("");
+}
+
+std::optional<KvType> ParseKvType(std::string_view name) {
+  if (name == "f32") return KvType::kF32;
+  if (name == "f16") return KvType::kF16;
+  return std::nullopt;
+}
+
+// `details` and one example stand below the options of every command.
+CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& summary,
+                     const std::string& details, const std::string& example) {
+  CLI::App* command = app.add_subcommand(name, summary);
+  command->footer(details + "\n\nExample:\n  " + example);
   return command;
 }
 
 // A text may be given once, from one place.
 void AddText(CLI::App& command, TextSource& source) {
   CLI::Option* text = command.add_option("-p,--prompt", source.text, "The text itself");
-  command.add_option("-f,--file", source.file, "A file with the text")->excludes(text);
+  command.add_option("-f,--file", source.file, "A file with the text")
+      ->excludes(text)
+      ->type_name("FILE");
 }
 
 void AddEngine(CLI::App& command, EngineOptions& engine, const std::string& context_help,
                const std::string& kv_default) {
   const std::string group = "Model";
   command.add_option("-c,--context", engine.context, context_help)
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
+      ->check(Between<int64_t>(1, int64_t{1} << 31))
       ->type_name("N")
       ->group(group);
   command.add_option("-t,--threads", engine.threads, "Threads (default: all that may be used)")
-      ->check(CLI::Range(1, 1024))
+      ->check(Between(1, 1024))
       ->type_name("N")
       ->group(group);
   command
@@ -102,18 +115,15 @@ void AddEngine(CLI::App& command, EngineOptions& engine, const std::string& cont
       ->group(group);
   command
       .add_option_function<std::string>(
-          "--kv-type",
-          [&engine](const std::string& name) {
-            engine.kv_type = name == "f32" ? KvType::kF32 : KvType::kF16;
-          },
+          "--kv-type", [&engine](const std::string& name) { engine.kv_type = *ParseKvType(name); },
           "Numbers of the KV cache (default: " + kv_default + ")")
-      ->check(CLI::IsMember({"f32", "f16"}))
-      ->type_name("")
+      ->check(Accepts(ParseKvType, "f32 or f16"))
+      ->type_name("f32|f16")
       ->group(group);
   command
       .add_option("--prefill-chunk", engine.prefill_chunk,
                   "Tokens of a prompt computed at once; changes memory and speed, never results")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
+      ->check(Between<int64_t>(1, int64_t{1} << 31))
       ->type_name("N")
       ->group(group);
 }
@@ -155,20 +165,22 @@ void AddGeneration(CLI::App& command, GenerationOptions& generation,
             }
           },
           "Added to the logit of a token; may be given several times")
-      ->check(Accepts(ParseLogitBias, "ID=VALUE"))
+      ->check(Accepts(ParseLogitBias, "of the form ID=VALUE"))
       ->allow_extra_args(false)
-      ->type_name("")
+      ->type_name("ID=VALUE")
       ->group("Generation");
   add("--seed", seed, "Equal seeds give equal answers (default: random)", "N")
-      ->check(Accepts(ParseNumber<uint64_t>, "N"))
-      ->type_name("");
+      ->check(Accepts(ParseNumber<uint64_t>, "a whole number of at least 0"));
   add("--stop", generation.stops, "The answer ends before this text; may be given several times",
       "TEXT")
       ->allow_extra_args(false);
 }
 
 void AddQuiet(CLI::App& command, ReportOptions& report) {
-  command.add_flag("!--no-progress", report.progress, "No progress bar")->group("Reporting");
+  command
+      .add_flag_callback(
+          "--no-progress", [&report] { report.progress = false; }, "No progress bar")
+      ->group("Reporting");
   command.add_flag("-v,--verbose", report.verbose, "Log what is done")->group("Reporting");
   command.add_flag("--quiet", report.quiet, "Nothing on stderr but warnings and errors")
       ->group("Reporting");
@@ -191,11 +203,11 @@ void AddModel(CLI::App& command, std::string& path) {
 
 void AddRun(CLI::App& app, RunOptions& options) {
   CLI::App* command = AddCommand(
-      app, "run",
-      "Answers one prompt. A model with a chat template gets it unless --raw is given. The text "
-      "comes from -p, -f, --messages or standard input; one newline at the end of a file or of "
-      "standard input is no part of it. The answer goes to stdout as it comes, with a newline at "
-      "its end; one line of statistics goes to stderr.",
+      app, "run", "Answers one prompt",
+      "A model with a chat template gets it unless --raw is given. The text comes from -p, -f,\n"
+      "--messages or standard input; one newline at the end of a file or of standard input is\n"
+      "no part of it. The answer goes to stdout as it comes, with a newline at its end; one line\n"
+      "of statistics goes to stderr.",
       "thaw run model.gguf -p \"What is the capital of France?\"");
   AddModel(*command, options.model.path);
   AddText(*command, options.prompt);
@@ -220,9 +232,9 @@ void AddRun(CLI::App& app, RunOptions& options) {
 
 void AddChat(CLI::App& app, ChatOptions& options) {
   CLI::App* command = AddCommand(
-      app, "chat",
-      "A conversation in the terminal, one line a message. /help lists the commands in it; Ctrl+C "
-      "stops an answer, Ctrl+D ends. Answers go to stdout, everything else to stderr.",
+      app, "chat", "A conversation in the terminal",
+      "Each line is a message; /help lists the commands between them. Ctrl+C stops an answer,\n"
+      "Ctrl+D ends. Answers go to stdout, everything else to stderr.",
       "thaw chat model.gguf --system \"You answer in one sentence.\"");
   AddModel(*command, options.model.path);
   command->add_option("--system", options.system, "A system message in front");
@@ -233,9 +245,9 @@ void AddChat(CLI::App& app, ChatOptions& options) {
 
 void AddInspect(CLI::App& app, InspectOptions& options) {
   CLI::App* command = AddCommand(
-      app, "inspect",
-      "Prints the metadata and the tensors of a file, or one tensor's values as float32. Long "
-      "arrays show their count and first elements (64 of them with --json).",
+      app, "inspect", "Prints what a file holds: metadata and tensors",
+      "Long arrays show their count and first elements, 64 of them with --json. With --tensor,\n"
+      "prints what the values of one tensor are like, as float32.",
       "thaw inspect model.gguf --tensor token_embd.weight --npy embedding.npy");
   AddModel(*command, options.path);
   command->add_flag("--json", options.json, "Print JSON");
@@ -250,10 +262,9 @@ void AddInspect(CLI::App& app, InspectOptions& options) {
 
 void AddTokenize(CLI::App& app, TokenizeOptions& options) {
   CLI::App* command = AddCommand(
-      app, "tokenize",
-      "Prints the token ids of a text on one line, separated by spaces. The text comes from -p, -f "
-      "or standard input and is taken as it is, newlines included. --texts prints a JSON list of "
-      "lists.",
+      app, "tokenize", "Prints the token ids of a text",
+      "The ids stand on one line, separated by spaces. The text comes from -p, -f or standard\n"
+      "input and is taken as it is, newlines included. --texts prints a JSON list of lists.",
       "thaw tokenize model.gguf -p \"Hello world\" --json");
   AddModel(*command, options.path);
   AddText(*command, options.text);
@@ -262,17 +273,19 @@ void AddTokenize(CLI::App& app, TokenizeOptions& options) {
       ->excludes("-p")
       ->excludes("-f");
   command->add_flag("--json", options.json, "Print a JSON list");
-  command->add_flag("!--no-bos", options.add_bos,
-                    "Without the BOS and EOS tokens that the file's rule puts around a text");
-  command->add_flag("!--no-special", options.parse_special,
-                    "Control tokens written in the text are plain text");
+  command->add_flag_callback(
+      "--no-bos", [&options] { options.add_bos = false; },
+      "Without the BOS and EOS tokens that the file's rule puts around a text");
+  command->add_flag_callback(
+      "--no-special", [&options] { options.parse_special = false; },
+      "Control tokens written in the text are plain text");
 }
 
 void AddTemplate(CLI::App& app, TemplateOptions& options) {
   CLI::App* command = AddCommand(
-      app, "template",
-      "Renders a chat template and prints the text, adding nothing. The members of the context, a "
-      "JSON object, are the variables of the template.",
+      app, "template", "Renders a chat template",
+      "Prints the text and adds nothing. The members of the context, a JSON object, are the\n"
+      "variables of the template.",
       "thaw template model.gguf --context context.json");
   command->add_option("MODEL|FILE.jinja", options.path, "A GGUF file, or a template as a text file")
       ->required()
@@ -284,15 +297,15 @@ void AddTemplate(CLI::App& app, TemplateOptions& options) {
       ->add_option_function<std::string>(
           "--now", [&options](const std::string& date) { options.today = ParseDate(date); },
           "What the template takes for today (default: the clock's date and time)")
-      ->check(Accepts(ParseDate, "YYYY-MM-DD"))
-      ->type_name("");
+      ->check(Accepts(ParseDate, "a date of the form YYYY-MM-DD"))
+      ->type_name("YYYY-MM-DD");
 }
 
 void AddLogits(CLI::App& app, LogitsOptions& options) {
   CLI::App* command = AddCommand(
-      app, "logits",
-      "Writes the logits after every token of a list as a NumPy file, float32 [n_tokens, n_vocab]. "
-      "The tokens are taken as they are: no BOS is added.",
+      app, "logits", "Writes the logits after every token of a list",
+      "The file is a NumPy array, float32 [n_tokens, n_vocab]. The tokens are taken as they are:\n"
+      "no BOS is added.",
       "thaw logits model.gguf --tokens tokens.json --out logits.npy");
   AddModel(*command, options.model.path);
   command->add_option("--tokens", options.tokens_file, "A JSON list of token ids")
@@ -309,10 +322,9 @@ void AddLogits(CLI::App& app, LogitsOptions& options) {
 
 void AddPerplexity(CLI::App& app, PerplexityOptions& options) {
   CLI::App* command = AddCommand(
-      app, "perplexity",
-      "Prints the negative log likelihood and the perplexity of a text. A text longer than the "
-      "context is cut into windows of that length, each seen alone; the first token of a window is "
-      "not scored. Control tokens in the text are plain text.",
+      app, "perplexity", "Tells how likely a model finds a text",
+      "A text longer than the context is cut into windows of that length, each seen alone; the\n"
+      "first token of a window is not scored. Control tokens in the text are plain text.",
       "thaw perplexity model.gguf -f text.txt");
   AddModel(*command, options.model.path);
   command->add_option("-f,--file", options.text_file, "A file with the text")
@@ -325,9 +337,9 @@ void AddPerplexity(CLI::App& app, PerplexityOptions& options) {
 
 void AddDoctor(CLI::App& app, DoctorOptions& options) {
   CLI::App* command = AddCommand(
-      app, "doctor",
-      "Prints what this machine has (CPU features, kernels, threads, memory and limits, huge "
-      "pages) and, for a model, whether it is supported and what it takes.",
+      app, "doctor", "Tells what this machine can do, and what a model takes",
+      "Prints CPU features, kernels, threads, memory and limits, huge pages; for a model, whether\n"
+      "it is supported, its weights by type and the size of its KV cache.",
       "thaw doctor model.gguf");
   command->add_option("MODEL", options.path, "A GGUF file")->type_name("");
   command->add_flag("--json", options.json, "Print JSON");

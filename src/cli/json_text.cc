@@ -55,11 +55,18 @@ void AppendPretty(const Json& value, size_t indent, std::string& out) {
   out += '\n' + std::string(indent, ' ') + (value.is_object() ? '}' : ']');
 }
 
+// An element for an error message. Lists and objects may be deeper than a printer can follow.
+std::string Describe(const Json& element) {
+  return element.is_structured() ? fmt::format("of type {}", element.type_name())
+                                 : CompactJson(element);
+}
+
 Result<Json> ReadList(const std::string& path, std::string_view of_what) {
   THAW_ASSIGN(Json list, ReadJsonFile(path));
   if (!list.is_array()) {
-    return Fail(ErrorCode::kInvalidArgument, "{}: a JSON list of {} is expected, this is {} {}",
-                path, of_what, list.is_object() || list.is_array() ? "an" : "a", list.type_name());
+    return Fail(ErrorCode::kInvalidArgument,
+                "{}: a JSON list of {} is expected, this is of type {}", path, of_what,
+                list.type_name());
   }
   return list;
 }
@@ -96,7 +103,7 @@ Result<std::vector<int32_t>> ReadTokenList(const std::string& path) {
                                 element.get<int64_t>() >= std::numeric_limits<int32_t>::min();
     if (!fits) {
       return Fail(ErrorCode::kInvalidArgument, "{}: element {} is {}, which is no token id", path,
-                  tokens.size(), CompactJson(element));
+                  tokens.size(), Describe(element));
     }
     tokens.push_back(element.get<int32_t>());
   }
@@ -110,7 +117,7 @@ Result<std::vector<std::string>> ReadStringList(const std::string& path) {
   for (const Json& element : list) {
     if (!element.is_string()) {
       return Fail(ErrorCode::kInvalidArgument, "{}: element {} is {}, which is no string", path,
-                  strings.size(), CompactJson(element));
+                  strings.size(), Describe(element));
     }
     strings.push_back(element.get<std::string>());
   }

@@ -16,6 +16,7 @@ bool ShowsProgress(const ReportOptions& report) {
 
 Result<std::unique_ptr<Engine>> LoadEngine(const ModelOptions& model, const ReportOptions& report,
                                            LoadProgress* progress) {
+  if (report.verbose) SetLogLevel(LogLevel::kInfo);
   ProgressBar bar("loading", FormatBytes, ShowsProgress(report));
   THAW_ASSIGN(auto engine,
               Engine::Load(model.path, model.engine, [&](uint64_t done, uint64_t total) {

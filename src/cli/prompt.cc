@@ -3,7 +3,6 @@
 #include <ctime>
 #include <optional>
 
-#include "base/utf8.h"
 #include "chat/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
@@ -23,7 +22,7 @@ Result<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer, std::strin
 }  // namespace
 
 Json Message(std::string_view role, std::string_view content) {
-  return {{"role", role}, {"content", ReplaceInvalidUtf8(content)}};
+  return {{"role", role}, {"content", content}};
 }
 
 Result<std::vector<int32_t>> EncodeConversation(Engine& engine, const Json& messages) {

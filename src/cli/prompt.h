@@ -11,7 +11,7 @@
 
 namespace thaw::cli {
 
-// {"role": role, "content": content}; bytes of `content` that are not UTF-8 become U+FFFD.
+// {"role": role, "content": content}
 Json Message(std::string_view role, std::string_view content);
 
 // A conversation through the model's chat template, with the beginning of an answer behind it.

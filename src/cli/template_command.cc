@@ -44,8 +44,11 @@ Result<ChatTemplate> ReadTemplate(const std::string& path) {
 
 Result<void> Execute(const TemplateOptions& options) {
   THAW_ASSIGN(const ChatTemplate chat_template, ReadTemplate(options.path));
-  THAW_ASSIGN(const std::string text, ReadTextFile(options.context_file));
-  THAW_ASSIGN(const auto context, ParseContext(text, options.context_file));
+  THAW_ASSIGN(const Json context, ReadJsonFile(options.context_file));
+  if (!context.is_object()) {
+    return Fail(ErrorCode::kInvalidArgument, "{}: a JSON object is expected, this is of type {}",
+                options.context_file, context.type_name());
+  }
   RenderOptions render;
   render.now =
       options.today ? std::chrono::local_days(*options.today) : LocalTime(std::time(nullptr));

@@ -59,7 +59,8 @@ Result<std::string> ReadText(const TextSource& source, bool quiet) {
 }
 
 void DropLastNewline(std::string& text) {
-  if (text.ends_with('\n')) text.pop_back();
+  if (!text.ends_with('\n')) return;
+  text.pop_back();
   if (text.ends_with('\r')) text.pop_back();
 }
 

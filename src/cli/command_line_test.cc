@@ -1,0 +1,210 @@
+#include "cli/command_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace thaw::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const char* const kCommands[] = {"run",      "chat",   "inspect",    "tokenize",
+                                 "template", "logits", "perplexity", "doctor"};
+
+template <typename Options>
+Options Parse(const std::vector<std::string>& arguments) {
+  const auto parsed = ParseCommandLine(arguments);
+  if (const auto* early = std::get_if<EarlyExit>(&parsed)) {
+    ADD_FAILURE() << early->errors;
+    return {};
+  }
+  return std::get<Options>(std::get<CommandOptions>(parsed));
+}
+
+EarlyExit ParseToExit(const std::vector<std::string>& arguments) {
+  const auto parsed = ParseCommandLine(arguments);
+  const auto* early = std::get_if<EarlyExit>(&parsed);
+  if (early == nullptr) {
+    ADD_FAILURE() << "a command was understood";
+    return {};
+  }
+  return *early;
+}
+
+TEST(CommandLine, TakesAPromptThatBeginsWithADash) {
+  const auto options = Parse<RunOptions>({"run", "m.gguf", "-p", "- a list"});
+  EXPECT_EQ(options.model.path, "m.gguf");
+  EXPECT_EQ(options.prompt.text, "- a list");
+}
+
+TEST(CommandLine, TellsAnEmptyPromptFromNone) {
+  EXPECT_EQ(Parse<RunOptions>({"run", "m.gguf", "-p", ""}).prompt.text, "");
+  EXPECT_EQ(Parse<RunOptions>({"run", "m.gguf"}).prompt.text, std::nullopt);
+}
+
+TEST(CommandLine, CollectsStopsAsTheyAreWithoutSwallowingTheModel) {
+  const auto options =
+      Parse<RunOptions>({"run", "--stop", "[a,b]", "--stop", "\\n", "m.gguf", "--stop", ""});
+  EXPECT_EQ(options.model.path, "m.gguf");
+  EXPECT_THAT(options.generation.stops, ElementsAre("[a,b]", "\\n", ""));
+}
+
+TEST(CommandLine, ReadsEverySamplingOption) {
+  const auto options = Parse<RunOptions>({"run",
+                                          "m.gguf",
+                                          "-n",
+                                          "7",
+                                          "--temp",
+                                          "0.5",
+                                          "--top-k",
+                                          "3",
+                                          "--top-p",
+                                          "0.25",
+                                          "--min-p",
+                                          "0.125",
+                                          "--repeat-penalty",
+                                          "1.5",
+                                          "--presence-penalty",
+                                          "0.75",
+                                          "--frequency-penalty",
+                                          "-0.5",
+                                          "--seed",
+                                          "18446744073709551615",
+                                          "--logit-bias",
+                                          "5=-2.5",
+                                          "--logit-bias",
+                                          "6=-inf"});
+  const SamplingOptions& sampling = options.generation.sampling;
+  EXPECT_EQ(options.generation.max_tokens, 7);
+  EXPECT_EQ(sampling.temperature, 0.5F);
+  EXPECT_EQ(sampling.top_k, 3);
+  EXPECT_EQ(sampling.top_p, 0.25F);
+  EXPECT_EQ(sampling.min_p, 0.125F);
+  EXPECT_EQ(sampling.repeat_penalty, 1.5F);
+  EXPECT_EQ(sampling.presence_penalty, 0.75F);
+  EXPECT_EQ(sampling.frequency_penalty, -0.5F);
+  EXPECT_EQ(options.seed, UINT64_MAX);
+  EXPECT_THAT(
+      sampling.logit_bias,
+      ElementsAre(std::pair(5, -2.5F), std::pair(6, -std::numeric_limits<float>::infinity())));
+}
+
+TEST(CommandLine, ReadsTheOptionsOfTheModel) {
+  const auto options = Parse<ChatOptions>({"chat", "m.gguf", "-c", "512", "-t", "3", "--kernels",
+                                           "portable", "--kv-type", "f32", "--prefill-chunk", "9"});
+  const EngineOptions& engine = options.model.engine;
+  EXPECT_EQ(engine.context, 512);
+  EXPECT_EQ(engine.threads, 3);
+  EXPECT_EQ(engine.kernels, "portable");
+  EXPECT_EQ(engine.kv_type, KvType::kF32);
+  EXPECT_EQ(engine.prefill_chunk, 9);
+}
+
+TEST(CommandLine, KeepsTheKvCacheOfLogitsInF32UnlessToldOtherwise) {
+  const std::vector<std::string> logits = {"logits", "m.gguf", "--tokens", "t", "--out", "o"};
+  EXPECT_EQ(Parse<LogitsOptions>(logits).model.engine.kv_type, KvType::kF32);
+  auto with_f16 = logits;
+  with_f16.insert(with_f16.end(), {"--kv-type", "f16"});
+  EXPECT_EQ(Parse<LogitsOptions>(with_f16).model.engine.kv_type, KvType::kF16);
+  EXPECT_EQ(Parse<RunOptions>({"run", "m.gguf"}).model.engine.kv_type, KvType::kF16);
+}
+
+TEST(CommandLine, ReadsReporting) {
+  const auto options = Parse<RunOptions>(
+      {"run", "m.gguf", "--stats", "--stats-json", "s.json", "--no-progress", "-v", "--quiet"});
+  EXPECT_TRUE(options.report.statistics);
+  EXPECT_EQ(options.report.statistics_file, "s.json");
+  EXPECT_FALSE(options.report.progress);
+  EXPECT_TRUE(options.report.verbose);
+  EXPECT_TRUE(options.report.quiet);
+  EXPECT_TRUE(Parse<RunOptions>({"run", "m.gguf"}).report.progress);
+}
+
+TEST(CommandLine, ReadsDates) {
+  using std::chrono_literals::operator""y;
+  using std::chrono_literals::operator""d;
+  const auto options =
+      Parse<TemplateOptions>({"template", "t.jinja", "--context", "c", "--now", "2026-11-21"});
+  EXPECT_EQ(options.today, 2026y / std::chrono::November / 21d);
+}
+
+TEST(CommandLine, TakesTheRulesOfTokenizeAway) {
+  const auto plain = Parse<TokenizeOptions>({"tokenize", "m.gguf"});
+  EXPECT_TRUE(plain.add_bos && plain.parse_special);
+  const auto bare = Parse<TokenizeOptions>({"tokenize", "m.gguf", "--no-bos", "--no-special"});
+  EXPECT_FALSE(bare.add_bos || bare.parse_special);
+}
+
+TEST(CommandLine, EveryCommandHelpsWithOneExample) {
+  for (const std::string command : kCommands) {
+    const EarlyExit help = ParseToExit({command, "--help"});
+    EXPECT_EQ(help.status, 0);
+    EXPECT_EQ(help.errors, "");
+    EXPECT_THAT(help.output, HasSubstr("Example:\n  thaw " + command)) << command;
+  }
+}
+
+TEST(CommandLine, ListsEveryCommandInItsHelp) {
+  const EarlyExit help = ParseToExit({"--help"});
+  EXPECT_EQ(help.status, 0);
+  for (const std::string command : kCommands) EXPECT_THAT(help.output, HasSubstr(command));
+}
+
+TEST(CommandLine, TellsItsVersion) {
+  const EarlyExit version = ParseToExit({"--version"});
+  EXPECT_EQ(version.status, 0);
+  EXPECT_THAT(version.output, StartsWith("thaw "));
+}
+
+struct Misuse {
+  std::vector<std::string> arguments;
+  const char* complaint;  // a part of it
+};
+
+TEST(CommandLine, RefusesWhatMakesNoSense) {
+  const Misuse misuses[] = {
+      {{}, "subcommand is required"},
+      {{"melt", "m.gguf"}, "subcommand is required"},
+      {{"run"}, "MODEL is required"},
+      {{"run", "m.gguf", "extra"}, "extra"},
+      {{"run", "m.gguf", "--no-such-option"}, "--no-such-option"},
+      {{"run", "m.gguf", "-p", "a", "-f", "b"}, "excludes"},
+      {{"run", "m.gguf", "--messages", "a", "-f", "b"}, "excludes"},
+      {{"run", "m.gguf", "--messages", "a", "--raw"}, "excludes"},
+      {{"run", "m.gguf", "--system", "a", "--raw"}, "excludes"},
+      {{"run", "m.gguf", "-t", "0"}, "--threads"},
+      {{"run", "m.gguf", "-t", "many"}, "many"},
+      {{"run", "m.gguf", "-c", "-1"}, "--context"},
+      {{"run", "m.gguf", "-n"}, "--max-tokens"},
+      {{"run", "m.gguf", "--kv-type", "q8_0"}, "q8_0 is not f32 or f16"},
+      {{"run", "m.gguf", "--seed", "-1"}, "--seed"},
+      {{"run", "m.gguf", "--temp", "-1"}, "temperature must be at least 0"},
+      {{"run", "m.gguf", "--temp", "nan"}, "temperature must be a finite number"},
+      {{"run", "m.gguf", "--top-p", "1.5"}, "top-p must be between 0 and 1"},
+      {{"run", "m.gguf", "--logit-bias", "5"}, "ID=VALUE"},
+      {{"run", "m.gguf", "--logit-bias", "x=1"}, "ID=VALUE"},
+      {{"inspect", "m.gguf", "--npy", "x.npy"}, "requires --tensor"},
+      {{"logits", "m.gguf", "--out", "o"}, "--tokens is required"},
+      {{"perplexity", "m.gguf"}, "--file is required"},
+      {{"template", "t", "--context", "c", "--now", "2026-13-01"}, "YYYY-MM-DD"},
+      {{"template", "t", "--context", "c", "--now", "2026-02-30"}, "YYYY-MM-DD"},
+      {{"template", "t", "--context", "c", "--now", "yesterday"}, "YYYY-MM-DD"},
+      {{"tokenize", "m.gguf", "--texts", "a", "-p", "b"}, "excludes"},
+  };
+  for (const Misuse& misuse : misuses) {
+    const EarlyExit refused = ParseToExit(misuse.arguments);
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_EQ(refused.output, "");
+    EXPECT_THAT(refused.errors, StartsWith("thaw: "));
+    EXPECT_THAT(refused.errors, HasSubstr(misuse.complaint));
+    EXPECT_EQ(std::count(refused.errors.begin(), refused.errors.end(), '\n'), 1) << refused.errors;
+  }
+}
+
+}  // namespace
+}  // namespace thaw::cli
