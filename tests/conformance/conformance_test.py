@@ -23,7 +23,7 @@ MODELS = {
 }
 
 # Cases of chat templates that render as Jinja2 does.
-TEMPLATES_AT_LEAST = 30
+TEMPLATES_AT_LEAST = 60
 
 # "ok    models/llama  relative RMSE ..." and "FAIL  models/olmo  exit 1: thaw: ...".
 VERDICT = re.compile(r"^(ok|FAIL)\s+models/(\S+)\s*(.*)$", re.MULTILINE)
