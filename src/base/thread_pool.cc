@@ -38,6 +38,18 @@ bool SpinUntil(Done done) {
   return done();
 }
 
+// What is left to claim of the current loop, in one word. A claim is one exchange of the word, so
+// it succeeds only while the loop is open; the fields of the loop are read after it, and the caller
+// changes them only once every claimed run is done and no other can be claimed.
+struct Ticket {
+  uint64_t word;
+
+  static Ticket Make(uint64_t run_count) { return {run_count << 32}; }
+  uint64_t run_count() const { return word >> 32; }
+  uint64_t next_run() const { return word & 0xffffffff; }
+  bool has_run() const { return next_run() < run_count(); }
+};
+
 }  // namespace
 
 class ThreadPool::Impl {
@@ -51,8 +63,7 @@ class ThreadPool::Impl {
   ~Impl() {
     {
       const std::lock_guard lock(mutex_);
-      stopping_ = true;
-      generation_.fetch_add(1, std::memory_order_release);
+      stopping_.store(true, std::memory_order_release);
     }
     wake_workers_.notify_all();
     for (auto& thread : threads_) thread.join();
@@ -62,52 +73,58 @@ class ThreadPool::Impl {
 
   void Run(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t, int)> body) {
     const std::lock_guard caller(caller_mutex_);
+    const auto run_count = static_cast<uint64_t>((count + grain - 1) / grain);
+    THAW_CHECK(run_count <= UINT32_MAX);
     count_ = count;
     grain_ = grain;
     body_ = &body;
-    next_.store(0, std::memory_order_relaxed);
-    busy_.store(thread_count_ - 1, std::memory_order_relaxed);
+    done_.store(0, std::memory_order_relaxed);
+    ticket_.store(Ticket::Make(run_count).word, std::memory_order_release);
     bool someone_sleeps;
     {
       const std::lock_guard lock(mutex_);
-      generation_.fetch_add(1, std::memory_order_release);
       someone_sleeps = sleepers_ > 0;
     }
     if (someone_sleeps) wake_workers_.notify_all();
     Work(0);
-    const auto all_done = [this] { return busy_.load(std::memory_order_acquire) == 0; };
+    const auto all_done = [&] { return done_.load(std::memory_order_acquire) == run_count; };
     if (SpinUntil(all_done)) return;
     std::unique_lock lock(mutex_);
     wake_caller_.wait(lock, all_done);
   }
 
  private:
-  void Work(int worker) {
-    for (;;) {
-      const int64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
-      if (begin >= count_) return;
-      (*body_)(begin, std::min(begin + grain_, count_), worker);
-    }
-  }
+  bool HasRun() const { return Ticket{ticket_.load(std::memory_order_acquire)}.has_run(); }
 
-  void WorkerLoop(int worker) {
-    uint64_t seen = 0;
-    for (;;) {
-      const auto new_loop = [&] { return generation_.load(std::memory_order_acquire) != seen; };
-      if (!SpinUntil(new_loop)) {
-        std::unique_lock lock(mutex_);
-        ++sleepers_;
-        wake_workers_.wait(lock, new_loop);
-        --sleepers_;
-      }
-      seen = generation_.load(std::memory_order_acquire);
-      if (stopping_.load(std::memory_order_acquire)) return;
-      Work(worker);
-      if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+  // Does runs of the current loop until none is left to claim.
+  void Work(int worker) {
+    uint64_t seen = ticket_.load(std::memory_order_acquire);
+    while (Ticket{seen}.has_run()) {
+      if (!ticket_.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel)) continue;
+      const Ticket claimed{seen};
+      const auto begin = static_cast<int64_t>(claimed.next_run()) * grain_;
+      (*body_)(begin, std::min(begin + grain_, count_), worker);
+      const bool was_last =
+          done_.fetch_add(1, std::memory_order_acq_rel) + 1 == claimed.run_count();
+      if (was_last && worker != 0) {
         const std::lock_guard lock(
             mutex_);  // so that the caller cannot miss it between look and wait
         wake_caller_.notify_one();
       }
+      seen = ticket_.load(std::memory_order_acquire);
+    }
+  }
+
+  void WorkerLoop(int worker) {
+    const auto wanted = [&] { return HasRun() || stopping_.load(std::memory_order_acquire); };
+    while (!stopping_.load(std::memory_order_acquire)) {
+      if (!SpinUntil(wanted)) {
+        std::unique_lock lock(mutex_);
+        ++sleepers_;
+        wake_workers_.wait(lock, wanted);
+        --sleepers_;
+      }
+      Work(worker);
     }
   }
 
@@ -116,17 +133,16 @@ class ThreadPool::Impl {
 
   std::mutex caller_mutex_;  // one loop at a time
 
-  // The current loop: written by the caller before generation_ is raised.
+  // The current loop: written by the caller before ticket_, read after a claim.
   int64_t count_ = 0;
   int64_t grain_ = 1;
   const FunctionRef<void(int64_t, int64_t, int)>* body_ = nullptr;
-  std::atomic<int64_t> next_{0};
-  std::atomic<int> busy_{0};  // workers that have not finished the current loop
+  std::atomic<uint64_t> ticket_{0};
+  std::atomic<uint64_t> done_{0};  // runs of the current loop that are finished
 
   std::mutex mutex_;  // guards sleeping, not the work
   std::condition_variable wake_workers_;
   std::condition_variable wake_caller_;
-  std::atomic<uint64_t> generation_{0};
   std::atomic<bool> stopping_{false};
   int sleepers_ = 0;
 };

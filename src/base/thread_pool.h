@@ -6,7 +6,9 @@
 //
 // Costs: a decode step forks and joins a few hundred times, so an idle worker spins for
 // kSpinMicroseconds (thread_pool.cc) before it sleeps; waking a sleeping worker takes some 20 us.
-// While it spins it yields, so that more threads than cores stay slow rather than stuck.
+// While it spins it yields. A loop ends when its runs are done, whether or not every worker has
+// woken: where other programs hold the cores, the caller does the work of those that do not come,
+// and at worst waits for one that was interrupted within a run.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +28,9 @@ class ThreadPool {
 
   int thread_count() const;
 
-  // Splits [0, count) into runs of `grain` (the last may be shorter) and calls
-  // body(begin, end, worker) once for each, worker in [0, thread_count()). Returns when all are
-  // done. Which worker gets which run is not fixed, so results must not depend on it.
+  // Splits [0, count) into runs of `grain` (the last may be shorter), fewer than 2^32 of them, and
+  // calls body(begin, end, worker) once for each, worker in [0, thread_count()). Returns when all
+  // are done. Which worker gets which run is not fixed, so results must not depend on it.
   void ParallelFor(int64_t count, int64_t grain,
                    FunctionRef<void(int64_t begin, int64_t end, int worker)> body);
 
