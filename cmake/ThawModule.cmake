@@ -28,7 +28,9 @@ function(thaw_tests name)
     THAW_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     THAW_DEFAULT_CONFORMANCE_DIR="${PROJECT_SOURCE_DIR}/../shared/conformance")
   gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}/"
-    DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300)
+    DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300
+    # An allocation that cannot be is an error to handle, under AddressSanitizer too.
+    ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1")
 endfunction()
 
 # thaw_fuzz(TARGET SOURCE x_fuzz.cc MODULE module CORPUS dir)

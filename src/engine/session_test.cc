@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "base/utf8.h"
+#include "io/temporary_directory.h"
 #include "support/tiny_model.h"
 
 namespace thaw {
@@ -19,12 +20,12 @@ constexpr auto kIgnoreText = [](std::string_view) {};
 const std::vector<int32_t> kPrompt = {1, 75, 104, 111, 111, 114};
 
 std::unique_ptr<Engine> LoadTiny(const TinyModel& model = {}, EngineOptions options = {}) {
-  const std::string path = ::testing::TempDir() + "session_test.gguf";
+  const TemporaryDirectory directory;
+  const std::string path = directory.PathOf("session_test.gguf");
   model.Write(path);
   options.threads = 2;
   auto engine = Engine::Load(path, options, kNoProgress);
   EXPECT_TRUE(engine) << engine.error().message;
-  std::remove(path.c_str());
   return *std::move(engine);
 }
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "io/temporary_directory.h"
 #include "support/tiny_model.h"
 
 namespace thaw {
@@ -10,15 +11,14 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// The metadata of `model`, read back; the file is gone before this returns.
+// The metadata of `model`, written and read back.
 Result<ModelConfig> Read(const TinyModel& model) {
-  const std::string path = ::testing::TempDir() + "config_test.gguf";
+  const TemporaryDirectory directory;
+  const std::string path = directory.PathOf("config_test.gguf");
   model.Write(path);
   const auto file = GgufFile::Open(path);
   THAW_CHECK(file);
-  auto config = ReadModelConfig(*file);
-  std::remove(path.c_str());
-  return config;
+  return ReadModelConfig(*file);
 }
 
 std::string ErrorOf(const TinyModel& model) {

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "io/temporary_directory.h"
 #include "support/tiny_model.h"
 
 namespace thaw {
@@ -14,7 +15,8 @@ constexpr int64_t kContext = 48;
 // A tiny model, ready to run.
 struct Fixture {
   explicit Fixture(const KernelTable& kernels, int threads = 2) : pool(threads) {
-    const std::string path = ::testing::TempDir() + "model_test.gguf";
+    const TemporaryDirectory directory;
+    const std::string path = directory.PathOf("model_test.gguf");
     TinyModel().Write(path);
     const auto file = GgufFile::Open(path);
     THAW_CHECK(file);
@@ -23,7 +25,6 @@ struct Fixture {
     cache = *WeightCache::Create(description->matrices);
     model = *Model::Create(*std::move(description), *cache, kernels, pool,
                            {.max_batch = kContext, .max_context = kContext});
-    std::remove(path.c_str());
   }
 
   KvCache NewKv() const { return *KvCache::Create(model->config(), KvType::kF16, kContext); }

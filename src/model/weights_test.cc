@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "io/temporary_directory.h"
 #include "support/tiny_model.h"
 
 namespace thaw {
@@ -14,13 +15,12 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 Result<ModelDescription> Describe(const TinyModel& model) {
-  const std::string path = ::testing::TempDir() + "weights_test.gguf";
+  const TemporaryDirectory directory;
+  const std::string path = directory.PathOf("weights_test.gguf");
   model.Write(path);
   const auto file = GgufFile::Open(path);
   THAW_CHECK(file);
-  auto description = DescribeModel(*file);
-  std::remove(path.c_str());
-  return description;
+  return DescribeModel(*file);
 }
 
 std::string ErrorOf(const TinyModel& model) {
