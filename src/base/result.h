@@ -70,7 +70,9 @@ inline tl::unexpected<Error> Fail(Error error) { return tl::unexpected<Error>(st
 // Evaluates a Result<T>; returns its error, or initialises `declaration` with its value.
 #define THAW_ASSIGN(declaration, expression) \
   THAW_ASSIGN_IMPL(THAW_CONCAT(thaw_result_, __LINE__), declaration, expression)
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration cannot stand in parentheses.
 #define THAW_ASSIGN_IMPL(result, declaration, expression)      \
   auto result = (expression);                                  \
   if (!result) return ::thaw::Fail(std::move(result).error()); \
   declaration = *std::move(result)
+// NOLINTEND(bugprone-macro-parentheses)

@@ -29,21 +29,11 @@ Result<std::string> RenderMessages(const ChatTemplate& chat_template,
                                    const nlohmann::ordered_json& messages,
                                    const RenderMessagesOptions& options) {
   nlohmann::ordered_json context = nlohmann::ordered_json::object();
-  if (!options.extra_context.empty()) {
-    THAW_ASSIGN(context, ParseContext(options.extra_context, "extra_context"));
-  }
   context["messages"] = messages;
   context["bos_token"] = options.bos_token;
   context["eos_token"] = options.eos_token;
   context["add_generation_prompt"] = options.add_generation_prompt;
   return chat_template.Render(context, options.render);
-}
-
-Result<nlohmann::ordered_json> ParseContext(std::string_view text, std::string_view name) {
-  THAW_ASSIGN(nlohmann::ordered_json json, jinja::ParseJson(text, name));
-  if (json.is_object()) return json;
-  return Fail(ErrorCode::kInvalidArgument, "{}: expected a JSON object, found {}", name,
-              json.type_name());
 }
 
 std::chrono::local_seconds LocalTime(std::time_t time) {

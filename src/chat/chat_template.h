@@ -54,8 +54,6 @@ struct RenderMessagesOptions {
   std::string bos_token;  // text, "" where the model has none
   std::string eos_token;
   bool add_generation_prompt = true;
-  // JSON text of further variables, an object such as {"tools": [...]}; "" for none.
-  std::string extra_context;
   RenderOptions render;
 };
 
@@ -63,9 +61,6 @@ struct RenderMessagesOptions {
 Result<std::string> RenderMessages(const ChatTemplate& chat_template,
                                    const nlohmann::ordered_json& messages,
                                    const RenderMessagesOptions& options);
-
-// A JSON object from text, for Render. `name` stands for the text in errors; keys keep their order.
-Result<nlohmann::ordered_json> ParseContext(std::string_view text, std::string_view name);
 
 // `time` on the clock of this machine's time zone, for RenderOptions::now.
 std::chrono::local_seconds LocalTime(std::time_t time);

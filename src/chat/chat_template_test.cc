@@ -140,44 +140,28 @@ TEST(RenderMessages, GivesTheTemplateItsUsualVariables) {
   const auto parsed = ChatTemplate::Parse(
       "{{ bos_token }}{% for m in messages %}{{ m.role }}:{{ m.content }}{{ eos_token }}{% endfor "
       "%}"
-      "{% if add_generation_prompt %}>{% endif %}{{ tools|length }}",
+      "{% if add_generation_prompt %}>{% endif %}",
       "t");
   ASSERT_TRUE(parsed);
-  RenderMessagesOptions options{.bos_token = "<s>",
-                                .eos_token = "</s>",
-                                .add_generation_prompt = true,
-                                .extra_context = R"({"tools": [1, 2]})",
-                                .render = {}};
+  RenderMessagesOptions options{
+      .bos_token = "<s>", .eos_token = "</s>", .add_generation_prompt = true, .render = {}};
   const ordered_json messages = ordered_json::parse(R"([{"role": "user", "content": "hi"}])");
   auto rendered = RenderMessages(*parsed, messages, options);
   ASSERT_TRUE(rendered) << rendered.error().message;
-  EXPECT_EQ(*rendered, "<s>user:hi</s>>2");
+  EXPECT_EQ(*rendered, "<s>user:hi</s>>");
   options.add_generation_prompt = false;
-  options.extra_context = "[";
   rendered = RenderMessages(*parsed, messages, options);
+  ASSERT_TRUE(rendered) << rendered.error().message;
+  EXPECT_EQ(*rendered, "<s>user:hi</s>");
+}
+
+TEST(ChatTemplate, BoundsTheDepthOfItsContext) {
+  const auto parsed = ChatTemplate::Parse("{{ a }}", "t");
+  ordered_json deep = 1;
+  for (int i = 0; i < 1000; ++i) deep = ordered_json::array({std::move(deep)});
+  const auto rendered = parsed->Render(ordered_json{{"a", std::move(deep)}});
   ASSERT_FALSE(rendered);
-  EXPECT_THAT(rendered.error().message, StartsWith("extra_context: "));
-}
-
-TEST(ParseContext, KeepsTheOrderOfKeys) {
-  const auto context = ParseContext(R"({"b": 1, "a": 2})", "c.json");
-  ASSERT_TRUE(context) << context.error().message;
-  EXPECT_EQ(context->dump(), R"({"b":1,"a":2})");
-}
-
-TEST(ParseContext, NamesTheFileOfBadJson) {
-  for (const char* text : {"", "{", "[]", "{\"a\": nul}", "{\"a\": \"\xff\"}"}) {
-    const auto context = ParseContext(text, "c.json");
-    ASSERT_FALSE(context) << text;
-    EXPECT_THAT(context.error().message, StartsWith("c.json: "));
-  }
-}
-
-TEST(ParseContext, BoundsTheDepthOfJson) {
-  const std::string deep = "{\"a\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}";
-  const auto context = ParseContext(deep, "c.json");
-  ASSERT_FALSE(context);
-  EXPECT_THAT(context.error().message, HasSubstr("nested"));
+  EXPECT_THAT(rendered.error().message, HasSubstr("nested more than"));
 }
 
 TEST(LocalTime, IsWhatTheClockOfThisMachineShows) {

@@ -10,14 +10,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-tl::unexpected<Error> FailDepth() {
-  return Fail(ErrorCode::kInvalidArgument, "JSON nested more than {} deep", kMaxValueDepth);
-}
-
 }  // namespace
 
 Result<Value> FromJson(const Json& json, int depth) {
-  if (depth > kMaxValueDepth) return FailDepth();
+  if (depth > kMaxValueDepth) {
+    return Fail(ErrorCode::kInvalidArgument, "JSON nested more than {} deep", kMaxValueDepth);
+  }
   switch (json.type()) {
     case Json::value_t::boolean:
       return Value(json.get<bool>());
@@ -56,21 +54,6 @@ Result<Value> FromJson(const Json& json, int depth) {
     default:
       return Value(None{});
   }
-}
-
-Result<Json> ParseJson(std::string_view text, std::string_view name) {
-  bool too_deep = false;
-  const auto bound_depth = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > kMaxValueDepth;
-    return !too_deep;
-  };
-  try {
-    Json json = Json::parse(text, bound_depth);
-    if (!too_deep) return json;
-  } catch (const Json::exception& error) {
-    return Fail(ErrorCode::kInvalidArgument, "{}: {}", name, error.what());
-  }
-  return Fail(FailDepth().value().In(name));
 }
 
 }  // namespace thaw::jinja

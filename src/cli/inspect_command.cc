@@ -127,7 +127,7 @@ Result<void> PrintText(const GgufFile& file) {
   THAW_TRY(WriteOutput(fmt::format("\n{} tensors\n", file.tensors().size())));
   for (const TensorInfo& tensor : file.tensors()) {
     THAW_TRY(WriteOutput(fmt::format("  {:<44} {:<8} {:<20} {:>10}\n", tensor.name,
-                                     Info(tensor.type).name, ShapeText(tensor),
+                                     Info(tensor.type).name, ShapeText(tensor.extents()),
                                      FormatBytes(tensor.bytes))));
   }
   THAW_TRY(WriteOutput("\ntotals\n"));
@@ -205,9 +205,9 @@ Result<void> PrintTensor(const GgufFile& file, const InspectOptions& options) {
       "{}\n  type      {}\n  shape     {}\n  bytes     {}\n  elements  {}, {} of them zero, {} not "
       "finite\n  range     {:.6g} to {:.6g}\n  mean      {:.6g}\n  rms       {:.6g}\n  first     "
       "{:.6g}\n",
-      tensor->name, Info(tensor->type).name, ShapeText(*tensor), tensor->bytes, summary.elements,
-      summary.zeros, summary.not_finite, summary.min, summary.max, summary.mean, summary.rms,
-      fmt::join(summary.first, " ")));
+      tensor->name, Info(tensor->type).name, ShapeText(tensor->extents()), tensor->bytes,
+      summary.elements, summary.zeros, summary.not_finite, summary.min, summary.max, summary.mean,
+      summary.rms, fmt::join(summary.first, " ")));
 }
 
 }  // namespace

@@ -63,13 +63,8 @@ class Summary {
 }  // namespace
 
 std::vector<int64_t> NumpyShape(const TensorInfo& tensor) {
-  const auto dims = std::span(tensor.dims).first(static_cast<size_t>(tensor.n_dims));
+  const auto dims = tensor.extents();
   return {dims.rbegin(), dims.rend()};
-}
-
-std::string ShapeText(const TensorInfo& tensor) {
-  const auto dims = std::span(tensor.dims).first(static_cast<size_t>(tensor.n_dims));
-  return fmt::format("[{}]", fmt::join(dims, ", "));
 }
 
 Result<TensorSummary> ReadTensorElements(const GgufFile& file, const TensorInfo& tensor,

@@ -33,7 +33,4 @@ Result<TensorSummary> ReadTensorElements(const GgufFile& file, const TensorInfo&
 // The tensor's own dimensions with the contiguous one last: rows before columns.
 std::vector<int64_t> NumpyShape(const TensorInfo& tensor);
 
-// "[576, 49152]", in the order of the file.
-std::string ShapeText(const TensorInfo& tensor);
-
 }  // namespace thaw::cli

@@ -38,7 +38,7 @@ class TensorReportTest : public testing::Test {
 TEST_F(TensorReportTest, TurnsDimensionsRoundForNumpy) {
   const GgufFile file = Write<float>(ElementType::kF32, {3, 2}, {1, 2, 3, 4, 5, 6});
   EXPECT_THAT(NumpyShape(*file.FindTensor("t")), ElementsAre(2, 3));
-  EXPECT_EQ(ShapeText(*file.FindTensor("t")), "[3, 2]");
+  EXPECT_EQ(ShapeText(file.FindTensor("t")->extents()), "[3, 2]");
 }
 
 TEST_F(TensorReportTest, SumsUpElements) {

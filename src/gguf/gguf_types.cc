@@ -39,6 +39,10 @@ std::string GgufField::TypeName() const {
   return std::string(GgufTypeName(type));
 }
 
+std::string ShapeText(std::span<const int64_t> dims) {
+  return fmt::format("[{}]", fmt::join(dims, ", "));
+}
+
 Result<uint64_t> TensorBytes(ElementType type,
                              const std::array<int64_t, kMaxTensorDimensions>& dims) {
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();

@@ -85,9 +85,16 @@ struct TensorInfo {
   uint64_t offset = 0;  // of the data, from the start of that file
   uint64_t bytes = 0;   // 0 when a dimension is 0
 
+  // The tensor's own dimensions, without the ones behind them.
+  std::span<const int64_t> extents() const {
+    return std::span(dims).first(static_cast<size_t>(n_dims));
+  }
   int64_t elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
   int64_t rows() const { return dims[1] * dims[2] * dims[3]; }
 };
+
+// "[576, 49152]", the contiguous dimension first.
+std::string ShapeText(std::span<const int64_t> dims);
 
 // Bytes of a tensor's data. kCorrupt when a dimension is negative, a row is not a whole number of
 // blocks, or the elements or bytes do not fit int64_t.

@@ -16,14 +16,6 @@ namespace {
 
 using Dimensions = std::array<int64_t, kMaxTensorDimensions>;  // the contiguous one first
 
-// "[576, 49152]": without the trailing ones that a tensor of fewer dimensions has.
-std::string ShapeText(const Dimensions& dims) {
-  size_t n = dims.size();
-  while (n > 1 && dims[n - 1] == 1) --n;
-  return fmt::format("[{}]",
-                     fmt::join(dims.begin(), dims.begin() + static_cast<ptrdiff_t>(n), ", "));
-}
-
 // Finds tensors by name and checks their shapes; remembers which were used.
 class TensorFinder {
  public:
@@ -95,7 +87,8 @@ class TensorFinder {
     used_.insert(tensor->name);
     if (tensor->dims != expected) {
       return Fail(ErrorCode::kCorrupt, "{}: its shape is {}, expected {}", Where(name),
-                  ShapeText(tensor->dims), ShapeText(expected));
+                  ShapeText(tensor->extents()),
+                  ShapeText(std::span(expected).first(expected[1] == 1 ? 1 : 2)));
     }
     return tensor;
   }
