@@ -33,7 +33,7 @@ namespace thaw {
 class Session;
 
 struct EngineOptions {
-  int threads = 0;      // 0: as many as this process may run on
+  int threads = 0;           // 0: as many as this process may run on
   std::string kernels = {};  // name of a kernel table; "": the best for this CPU
   KvType kv_type = KvType::kF16;
   int64_t context = 0;        // positions of a session; 0: the model's, at most 4096
