@@ -12,10 +12,9 @@
 #include "cli/commands.h"
 #include "cli/json_text.h"
 #include "cli/standard_output.h"
+#include "engine/model_file.h"
 #include "gguf/gguf_file.h"
 #include "kernels/kernel_table.h"
-#include "model/kv_cache.h"
-#include "model/weights.h"
 
 namespace thaw::cli {
 namespace {
@@ -54,15 +53,14 @@ Result<Json> DescribeModelFile(const std::string& path) {
   Json weights = Json::object();
   for (const auto& [type, bytes] : bytes_by_type) weights[std::string(type)] = bytes;
   Json model = {{"path", path}, {"architecture", architecture}};
-  const auto description = DescribeModel(file);
-  model["supported"] = description.has_value();
-  if (description) {
-    const ModelConfig& config = description->config;
-    model["layers"] = config.n_layers;
-    model["context_length"] = config.context_length;
-    model["kv_bytes_per_position"] = KvCache::Bytes(config, KvType::kF16, 1);
+  const auto summary = SummarizeModel(file);
+  model["supported"] = summary.has_value();
+  if (summary) {
+    model["layers"] = summary->n_layers;
+    model["context_length"] = summary->context_length;
+    model["kv_bytes_per_position"] = summary->kv_bytes_per_position;
   } else {
-    model["problem"] = description.error().message;
+    model["problem"] = summary.error().message;
   }
   model["weight_bytes"] = weight_bytes;
   model["weight_bytes_by_type"] = std::move(weights);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "engine/model_file.h"
 #include "engine/session.h"
 
@@ -37,6 +38,10 @@ Result<EngineOptions> FillDefaults(EngineOptions options, const ModelConfig& con
   if (options.context > kMaxContext) {
     return Fail(ErrorCode::kInvalidArgument, "a context of {} tokens was asked for, at most {}",
                 options.context, kMaxContext);
+  }
+  if (options.context > config.context_length) {
+    LogWarning("the context of {} tokens is longer than the {} that the model was trained for",
+               options.context, config.context_length);
   }
   if (options.threads == 0) options.threads = AvailableThreads();
   if (options.context == 0) options.context = std::min(config.context_length, kDefaultMaxContext);

@@ -42,6 +42,8 @@ BORDERS = [
     (r"<nlohmann/[^>]*>", ("src/server/", "src/cli/", "src/chat/"),
      "JSON belongs in server/, cli/ and chat/"),
     (r"<CLI/[^>]*>", ("src/cli/",), "the command line parser belongs in cli/"),
+    (r'"(model|residency)/[^"]*"', ("src/model/", "src/residency/", "src/engine/"),
+     "programs reach models through engine/"),
     (r"<(sys/[^>]*|linux/[^>]*|unistd\.h|fcntl\.h|dirent\.h|sched\.h|pthread\.h|liburing\.h)>",
      ("src/base/", "src/io/"), "headers of the operating system belong in base/ and io/"),
 ]
