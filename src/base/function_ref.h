@@ -18,7 +18,9 @@ class FunctionRef<R(Args...)> {
     requires(std::is_class_v<std::remove_cvref_t<F>> &&
              !std::is_same_v<std::remove_cvref_t<F>, FunctionRef> &&
              std::is_invocable_r_v<R, F&, Args...>)
-  FunctionRef(F&& f)  // NOLINT(google-explicit-constructor): a parameter type, like string_view
+  // Implicit, as a parameter type is, and for callables alone: copies go elsewhere.
+  // NOLINTNEXTLINE(google-explicit-constructor, bugprone-forwarding-reference-overload)
+  FunctionRef(F&& f)
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
         call_([](void* object, Args... args) -> R {
           return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);

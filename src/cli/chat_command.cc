@@ -164,7 +164,7 @@ Result<void> Execute(const ChatOptions& options) {
   }
   THAW_ASSIGN(auto session, engine->NewSession());
   Conversation conversation(*engine, std::move(session), options, std::move(report));
-  const auto ended = conversation.Run();
+  auto ended = conversation.Run();
   if (!ended && ended.error().code != ErrorCode::kCancelled) return ended;
   // The line would only repeat the last answer's figures under a conversation; /stats has them.
   ReportOptions closing = options.report;
