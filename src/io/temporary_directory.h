@@ -34,7 +34,7 @@ class TemporaryDirectory {
 
   // Creates or replaces a file and returns its path.
   std::string Write(std::string_view name, std::string_view bytes) const {
-    const std::string file_path = PathOf(name);
+    std::string file_path = PathOf(name);
     std::ofstream out(file_path, std::ios::binary | std::ios::trunc);
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     out.close();
