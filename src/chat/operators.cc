@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <compare>
 #include <limits>
 
 #include "chat/format.h"
@@ -218,13 +219,13 @@ Result<bool> Apply(Heap& heap, ComparisonOperator op, const Value& a, const Valu
   THAW_ASSIGN(const std::partial_ordering order, Compare(heap, a, b));
   switch (op) {
     case ComparisonOperator::kLess:
-      return order < 0;
+      return std::is_lt(order);
     case ComparisonOperator::kLessEqual:
-      return order <= 0;
+      return std::is_lteq(order);
     case ComparisonOperator::kGreater:
-      return order > 0;
+      return std::is_gt(order);
     default:
-      return order >= 0;
+      return std::is_gteq(order);
   }
 }
 
@@ -232,7 +233,7 @@ Result<bool> Equal(Heap& heap, const Value& a, const Value& b) {
   THAW_TRY(heap.Work(1));
   const std::optional<Number> x = AsNumber(a);
   const std::optional<Number> y = AsNumber(b);
-  if (x && y) return CompareNumbers(*x, *y) == 0;
+  if (x && y) return std::is_eq(CompareNumbers(*x, *y));
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
     case Kind::kUndefined:

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <compare>
 
+#include "base/check.h"
 #include "chat/filters.h"
 #include "chat/operators.h"
 #include "chat/print.h"
@@ -91,7 +93,7 @@ Result<void> Sort(Heap& heap, std::vector<Keyed>& items, bool reverse) {
       size_t left = begin, right = middle, out = begin;
       while (left < middle && right < end) {
         THAW_ASSIGN(const auto order, Compare(heap, items[right].key, items[left].key));
-        const bool take_right = reverse ? order > 0 : order < 0;
+        const bool take_right = reverse ? std::is_gt(order) : std::is_lt(order);
         merged[out++] = std::move(items[take_right ? right++ : left++]);
       }
       while (left < middle) merged[out++] = std::move(items[left++]);
@@ -201,12 +203,13 @@ Result<Value> Extreme(Call& call) {
     bool better = best == nullptr;
     if (!better) {
       THAW_ASSIGN(const auto order, Compare(call.heap(), key, best_key));
-      better = kMax ? order > 0 : order < 0;
+      better = kMax ? std::is_gt(order) : std::is_lt(order);
     }
     if (!better) continue;
     best = &item;
     best_key = std::move(key);
   }
+  THAW_CHECK(best != nullptr);  // the list is not empty
   return *best;
 }
 

@@ -210,6 +210,7 @@ Result<Value> FormatFilter(Call& call) {
     return FormatPercent(call.heap(), text, tuple);
   }
   std::vector<Dict::Entry> entries;
+  entries.reserve(arguments.named.size());
   for (const auto& [name, value] : arguments.named) entries.emplace_back(Value(name), value);
   THAW_ASSIGN(const Value dict, call.heap().MakeDict(std::move(entries)));
   return FormatPercent(call.heap(), text, dict);

@@ -74,7 +74,7 @@ Result<void> Answer(Engine& engine, const RunOptions& options, const Question& q
   AnswerStream stream;
   const auto result =
       session->Generate(prompt, generation, [&](std::string_view text) { stream.Push(text); });
-  const auto output = stream.Finish();
+  auto output = stream.Finish();
   if (!result) return Fail(result.error());
   report.finish = result->finish;
   report.generation = result->statistics;
@@ -118,7 +118,7 @@ Result<void> Execute(const RunOptions& options) {
     }
     return Fail(std::move(engine).error());
   }
-  const auto answered = Answer(**engine, options, question, report);
+  auto answered = Answer(**engine, options, question, report);
   // After a failure its sentence stands alone, without figures that mean nothing.
   if (!answered && answered.error().code != ErrorCode::kCancelled) return answered;
   DescribeEngine(**engine, report);
