@@ -52,7 +52,7 @@ Result<std::unique_ptr<Model>> Model::Create(ModelDescription description, Weigh
 Model::Model(ModelDescription description, RopeAngles angles, WeightCache& weights,
              const KernelTable& kernels, ThreadPool& pool, const ModelOptions& options)
     : config_(std::move(description.config)),
-      layers_and_output_(std::move(description.weights)),
+      weights_(std::move(description.weights)),
       angles_(std::move(angles)),
       cache_(weights),
       kernels_(kernels),
@@ -92,7 +92,7 @@ Result<void> Model::AllocateWorkspace() {
   const int64_t quantized =
       std::max({ActivationBytes(batch, c.d_model), ActivationBytes(batch, c.d_ff),
                 ActivationBytes(batch, c.n_heads * c.v_head_dim)});
-  const int64_t embedding_row = cache_.map().matrix(layers_and_output_.embedding).row_bytes();
+  const int64_t embedding_row = cache_.map().matrix(weights_.embedding).row_bytes();
   const BytePart bytes[] = {
       {&work_.quantized, quantized},
       {&work_.matmul_scratch, threads * static_cast<int64_t>(work_.matmul_scratch_stride)},
@@ -146,10 +146,10 @@ Result<void> Model::Forward(std::span<const BatchToken> batch, std::span<float> 
 }
 
 Result<void> Model::Embed(std::span<const BatchToken> batch) {
-  const WeightMatrix& embedding = cache_.map().matrix(layers_and_output_.embedding);
+  const WeightMatrix& embedding = cache_.map().matrix(weights_.embedding);
   const std::span row(work_.row, static_cast<size_t>(embedding.row_bytes()));
   for (size_t i = 0; i < batch.size(); ++i) {
-    THAW_TRY(cache_.ReadRow(layers_and_output_.embedding, batch[i].token, row));
+    THAW_TRY(cache_.ReadRow(weights_.embedding, batch[i].token, row));
     const auto d = static_cast<size_t>(config_.d_model);
     THAW_TRY(Dequantize(embedding.type, row, std::span(work_.x + i * d, d)));
   }
@@ -158,13 +158,13 @@ Result<void> Model::Embed(std::span<const BatchToken> batch) {
 
 Result<void> Model::RunLayer(int64_t index, std::span<const BatchToken> batch) {
   THAW_TRY(RunAttention(index, batch));
-  return RunFeedForward(layers_and_output_.layers[static_cast<size_t>(index)],
+  return RunFeedForward(weights_.layers[static_cast<size_t>(index)],
                         static_cast<int64_t>(batch.size()));
 }
 
 Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batch) {
   const ModelConfig& c = config_;
-  const LayerWeights& layer = layers_and_output_.layers[static_cast<size_t>(index)];
+  const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
   const auto n_tokens = static_cast<int64_t>(batch.size());
   const Activations normed = ViewActivations(work_.normed, n_tokens, c.d_model, work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) {
@@ -279,7 +279,7 @@ Result<void> Model::RunFeedForward(const LayerWeights& layer, int64_t n_tokens) 
 
 Result<void> Model::ComputeLogits(std::span<const BatchToken> batch, std::span<float> logits) {
   const ModelConfig& c = config_;
-  const LinearWeights& output = layers_and_output_.output;
+  const LinearWeights& output = weights_.output;
   std::vector<int64_t> wanting;
   for (size_t i = 0; i < batch.size(); ++i) {
     if (batch[i].wants_logits) wanting.push_back(static_cast<int64_t>(i));
@@ -290,7 +290,7 @@ Result<void> Model::ComputeLogits(std::span<const BatchToken> batch, std::span<f
   const Activations normed = ViewActivations(work_.normed, n, c.d_model, work_.quantized);
   ForEachToken(n, [&](int64_t i) {
     kernels_.rms_norm(work_.x + wanting[static_cast<size_t>(i)] * c.d_model,
-                      layers_and_output_.output_norm.data(), c.d_model, c.norm_epsilon,
+                      weights_.output_norm.data(), c.d_model, c.norm_epsilon,
                       work_.normed + i * c.d_model);
     kernels_.quantize_activations(normed, i, i + 1);
   });

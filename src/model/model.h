@@ -112,7 +112,7 @@ class Model {
   void PlanWork(std::span<const Product> products);
 
   const ModelConfig config_;
-  const ModelWeights layers_and_output_;
+  const ModelWeights weights_;
   const RopeAngles angles_;
   WeightCache& cache_;
   const KernelTable& kernels_;
