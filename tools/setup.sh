@@ -10,7 +10,8 @@ set -euo pipefail
 
 build_packages=(
   g++ cmake ninja-build pkg-config python3 python3-venv
-  libcli11-dev libexpected-dev libfmt-dev libpcre2-dev libspdlog-dev nlohmann-json3-dev
+  libcli11-dev libexpected-dev libfmt-dev libpcre2-dev libspdlog-dev liburing-dev
+  libxxhash-dev nlohmann-json3-dev
   libgmock-dev libgtest-dev
 )
 dev_packages=(

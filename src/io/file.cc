@@ -1,31 +1,89 @@
 #include "io/file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <limits>
 #include <system_error>
 #include <utility>
 
+#include "io/page_cache.h"
+
 namespace thaw {
 namespace {
+
+// Logical blocks of disks have 512 to 4096 bytes; 4096 is a multiple of them all.
+constexpr uint32_t kUsualBlockBytes = 4096;
+// The largest block that Linux knows (a page of 64 KiB). A file system that asks for more is
+// answered by not reading it directly, so that buffers stay within bounds.
+constexpr uint32_t kMostBlockBytes = 64 << 10;
 
 std::string SystemMessage(int error_number) {
   return std::generic_category().message(error_number);
 }
 
+// What direct reads of the file behind `descriptor` must be multiples of; 0 when there are none.
+uint32_t DirectAlignment(int descriptor) {
+  struct statfs system = {};
+  if (::fstatfs(descriptor, &system) != 0) return 0;
+  // These are the page cache; direct reads of them copy like others do.
+  if (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC) return 0;
+  struct statx status = {};
+  const bool is_told = ::statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 &&
+                       (status.stx_mask & STATX_DIOALIGN) != 0;
+  if (!is_told) return kUsualBlockBytes;
+  const uint32_t alignment = std::max(status.stx_dio_mem_align, status.stx_dio_offset_align);
+  const bool is_usable = status.stx_dio_mem_align != 0 && status.stx_dio_offset_align != 0 &&
+                         std::has_single_bit(alignment) && alignment <= kMostBlockBytes;
+  return is_usable ? alignment : 0;
+}
+
+// A second descriptor of the file that `descriptor` has open. Going through /proc finds that very
+// file, whatever stands at its path by now.
+std::optional<File::DirectAccess> OpenDirect(int descriptor) {
+  const uint32_t alignment = DirectAlignment(descriptor);
+  if (alignment == 0) return std::nullopt;
+  const std::string path = fmt::format("/proc/self/fd/{}", descriptor);
+  const int direct = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
+  if (direct < 0) return std::nullopt;
+  return File::DirectAccess{direct, alignment};
+}
+
+// The system tells the owner of a file, and those who may write it, what of it is cached. To others
+// mincore answers that everything is.
+bool MayAskForCached(const std::string& path, const struct stat& status) {
+  return status.st_uid == ::geteuid() || ::access(path.c_str(), W_OK) == 0;
+}
+
 class PosixFile final : public File {
  public:
-  PosixFile(std::string path, int descriptor, uint64_t size)
-      : path_(std::move(path)), descriptor_(descriptor), size_(size) {}
-  ~PosixFile() override { ::close(descriptor_); }
+  // Takes over the descriptor.
+  PosixFile(std::string path, int descriptor, const struct stat& status)
+      : path_(std::move(path)),
+        descriptor_(descriptor),
+        direct_(OpenDirect(descriptor)),
+        size_(static_cast<uint64_t>(status.st_size)),
+        changed_at_(status.st_mtim),
+        may_ask_for_cached_(MayAskForCached(path_, status)) {
+    // One row of an embedding is a few KiB: reading ahead would fetch 128 KiB for each.
+    ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_RANDOM);
+  }
+  ~PosixFile() override {
+    if (direct_) ::close(direct_->descriptor);
+    ::close(descriptor_);
+  }
   PosixFile(const PosixFile&) = delete;
   PosixFile& operator=(const PosixFile&) = delete;
 
   const std::string& path() const override { return path_; }
   uint64_t size() const override { return size_; }
+  std::optional<DirectAccess> direct() const override { return direct_; }
 
   Result<size_t> ReadSomeAt(uint64_t offset, std::span<std::byte> out) const override {
     if (offset > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) return 0;
@@ -39,10 +97,41 @@ class PosixFile final : public File {
     }
   }
 
+  bool IsCached(uint64_t offset, uint64_t bytes) const override {
+    if (!may_ask_for_cached_ || offset > size_ || bytes > size_ - offset) return false;
+    if (bytes == 0) return true;
+    std::optional<bool> cached = IsCachedByCachestat(descriptor_, offset, bytes);
+    if (!cached) cached = IsCachedByMincore(descriptor_, offset, bytes);
+    return cached.value_or(false);
+  }
+
+  Result<void> CheckUnchanged() const override {
+    struct stat status = {};
+    if (::fstat(descriptor_, &status) != 0) {
+      return Fail(ErrorCode::kIo, "{}: cannot be examined: {}", path_, SystemMessage(errno));
+    }
+    if (static_cast<uint64_t>(status.st_size) != size_) {
+      return Fail(ErrorCode::kCorrupt,
+                  "{}: the file has changed since it was opened: it had {} bytes, it has {}", path_,
+                  size_, status.st_size);
+    }
+    const timespec& now = status.st_mtim;
+    if (now.tv_sec != changed_at_.tv_sec || now.tv_nsec != changed_at_.tv_nsec) {
+      return Fail(ErrorCode::kCorrupt,
+                  "{}: the file has changed since it was opened: last written at {}.{:09} then, "
+                  "at {}.{:09} now",
+                  path_, changed_at_.tv_sec, changed_at_.tv_nsec, now.tv_sec, now.tv_nsec);
+    }
+    return {};
+  }
+
  private:
   std::string path_;
   int descriptor_;
+  std::optional<DirectAccess> direct_;
   uint64_t size_;
+  timespec changed_at_;
+  bool may_ask_for_cached_;
 };
 
 const char* KindOf(mode_t mode) {
@@ -96,7 +185,7 @@ Result<std::shared_ptr<const File>> OpenFile(const std::string& path) {
     return Fail(ErrorCode::kInvalidArgument, "{}: a regular file is expected, this is {}", path,
                 KindOf(status.st_mode));
   }
-  return std::make_shared<PosixFile>(path, descriptor, static_cast<uint64_t>(status.st_size));
+  return std::make_shared<PosixFile>(path, descriptor, status);
 }
 
 }  // namespace thaw
