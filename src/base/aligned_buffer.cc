@@ -6,14 +6,10 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/memory_region.h"
 #include "base/units.h"
 
 namespace thaw {
-namespace {
-
-constexpr size_t kHugePageBytes = size_t{2} << 20;
-
-}  // namespace
 
 AlignedBuffer::~AlignedBuffer() { std::free(data_); }
 

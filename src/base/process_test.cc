@@ -3,7 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
 #include <vector>
+
+#include "base/memory_region.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define THAW_TEST_HAS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define THAW_TEST_HAS_SANITIZER 1
+#endif
+#endif
 
 namespace thaw {
 namespace {
@@ -19,6 +30,39 @@ TEST(PeakResidentBytes, GrowsWithTouchedMemoryAndNeverShrinks) {
     EXPECT_GE(PeakResidentBytes(), size);
   }
   EXPECT_GE(PeakResidentBytes(), size);
+}
+
+TEST(ResidentBytes, FollowsTouchedMemoryUpAndDown) {
+  const uint64_t before = ResidentBytes();
+  if (before == 0) GTEST_SKIP() << "SKIP: the system does not report the resident set";
+  constexpr size_t kBytes = size_t{64} << 20;
+  {
+    MemoryRegion region = *MemoryRegion::Reserve(kBytes, "a test");
+    std::memset(region.data(), 1, kBytes);
+    EXPECT_GE(ResidentBytes(), before + kBytes);
+    EXPECT_LE(ResidentBytes(), PeakResidentBytes() + (size_t{1} << 20));
+  }
+  EXPECT_LT(ResidentBytes(), before + kBytes / 8);
+}
+
+TEST(ReturnFreedMemory, GivesBackWhatSmallBlocksHeld) {
+#if defined(THAW_TEST_HAS_SANITIZER) || !defined(__GLIBC__)
+  GTEST_SKIP() << "SKIP: the allocator is not the C library's";
+#endif
+  const uint64_t before = ResidentBytes();
+  if (before == 0) GTEST_SKIP() << "SKIP: the system does not report the resident set";
+  // Blocks of 64 KiB stay with the C library when they are freed, above all below one in use.
+  constexpr size_t kBlockBytes = 64 << 10;
+  std::vector<std::unique_ptr<char[]>> blocks(1024);
+  for (auto& block : blocks) {
+    block = std::make_unique<char[]>(kBlockBytes);
+    std::memset(block.get(), 1, kBlockBytes);
+  }
+  const auto last = std::make_unique<char[]>(kBlockBytes);
+  blocks.clear();
+  ASSERT_GE(ResidentBytes(), before + 32 * (size_t{1} << 20));
+  ReturnFreedMemory();
+  EXPECT_LT(ResidentBytes(), before + 4 * (size_t{1} << 20));
 }
 
 }  // namespace

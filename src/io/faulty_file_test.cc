@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <thread>
+#include <vector>
 
 #include "io/memory_file.h"
+#include "io/temporary_directory.h"
 
 namespace thaw {
 namespace {
@@ -65,6 +68,59 @@ TEST(FaultyFile, DelaysEveryRead) {
   const auto start = std::chrono::steady_clock::now();
   ASSERT_TRUE(ReadExactlyAt(file, 0, out));
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(2));
+}
+
+TEST(FaultyFile, SaysThatTheFileWasChanged) {
+  const FaultyFile whole(TenBytes(), {});
+  EXPECT_TRUE(whole.CheckUnchanged());
+  const FaultyFile changed(TenBytes(), {.changed = true});
+  const auto checked = changed.CheckUnchanged();
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(checked.error().message, "ten.bin: the file has changed since it was opened");
+}
+
+TEST(FaultyFile, BeginsToFailWhenTold) {
+  FaultyFile file(TenBytes(), {});
+  std::array<std::byte, 10> out = {};
+  EXPECT_TRUE(ReadExactlyAt(file, 0, out));
+  file.SetFaults({.broken_byte = 5, .changed = true});
+  EXPECT_FALSE(ReadExactlyAt(file, 0, out));
+  EXPECT_FALSE(file.CheckUnchanged());
+  file.SetFaults({});
+  EXPECT_TRUE(ReadExactlyAt(file, 0, out));
+  EXPECT_TRUE(file.CheckUnchanged());
+}
+
+TEST(FaultyFile, HoldsReadersUntilTheGateOpens) {
+  const auto gate = std::make_shared<ReadGate>();
+  const FaultyFile file(TenBytes(), {.gate = gate});
+  std::atomic<int> done = 0;
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 3; ++i) {
+    readers.emplace_back([&] {
+      std::array<std::byte, 4> out = {};
+      EXPECT_TRUE(ReadExactlyAt(file, 5, out));
+      EXPECT_EQ(out[0], std::byte{'5'});
+      ++done;
+    });
+  }
+  gate->AwaitReaders(3);
+  EXPECT_EQ(done, 0);
+  gate->Open();
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(done, 3);
+  std::array<std::byte, 4> out = {};
+  EXPECT_TRUE(ReadExactlyAt(file, 0, out));
+}
+
+TEST(FaultyFile, OffersNoWayAroundItsFaults) {
+  const TemporaryDirectory dir;
+  const auto inner = OpenFile(dir.Write("ten.bin", "0123456789"));
+  ASSERT_TRUE(inner);
+  const FaultyFile file(*inner, {});
+  EXPECT_FALSE(file.direct());
+  EXPECT_EQ(file.IsCached(0, 10), (*inner)->IsCached(0, 10));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "io/file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -7,7 +8,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <bit>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -176,6 +182,106 @@ TEST(ReadExactlyAt, ServesManyThreadsAtOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(mismatches, 0);
+}
+
+TEST(OpenFile, GivesDirectAccessInBlocksOfTheDisk) {
+  const TemporaryDirectory dir;
+  const auto file = OpenFile(dir.Write("file", "x"));
+  ASSERT_TRUE(file);
+  const auto access = (*file)->direct();
+  if (!access) GTEST_SKIP() << "SKIP: no direct access to " << dir.path();
+  EXPECT_TRUE(std::has_single_bit(access->alignment));
+  EXPECT_GE(access->alignment, 512u);
+  EXPECT_NE(::fcntl(access->descriptor, F_GETFL) & O_DIRECT, 0);
+}
+
+TEST(OpenFile, ClosesBothDescriptors) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.Write("file", "x");
+  const auto count_descriptors = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  const auto before = count_descriptors();
+  {
+    const auto file = OpenFile(path);
+    ASSERT_TRUE(file);
+    EXPECT_GT(count_descriptors(), before);
+  }
+  EXPECT_EQ(count_descriptors(), before);
+}
+
+TEST(IsCached, FollowsThePageCacheWithinTheFile) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.Write("cached", std::string(100'000, 'x'));
+  const auto file = OpenFile(path);
+  ASSERT_TRUE(file);
+  if (!(*file)->IsCached(0, 100'000)) GTEST_SKIP() << "SKIP: the system tells of no cached pages";
+  EXPECT_TRUE((*file)->IsCached(99'999, 1));
+  EXPECT_FALSE((*file)->IsCached(99'999, 2));
+  EXPECT_TRUE((*file)->IsCached(100'000, 0));
+  EXPECT_FALSE((*file)->IsCached(100'001, 0));
+  EXPECT_FALSE((*file)->IsCached(5, std::numeric_limits<uint64_t>::max()));
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::fsync(descriptor), 0);
+  ASSERT_EQ(::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED), 0);
+  ::close(descriptor);
+  EXPECT_FALSE((*file)->IsCached(0, 1));
+  // A read of a few bytes brings in their page and nothing ahead of it.
+  EXPECT_EQ(ReadText(**file, 0, 10), std::string(10, 'x'));
+  EXPECT_TRUE((*file)->IsCached(0, 10));
+  EXPECT_FALSE((*file)->IsCached(90'000, 1));
+}
+
+TEST(CheckUnchanged, HoldsWhileNobodyWrites) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.Write("file", "0123456789");
+  const auto file = OpenFile(path);
+  ASSERT_TRUE(file);
+  EXPECT_TRUE((*file)->CheckUnchanged());
+  EXPECT_EQ(ReadText(**file, 0, 10), "0123456789");
+  EXPECT_TRUE((*file)->CheckUnchanged());
+  // Who replaces a file leaves the one that is open as it was.
+  std::filesystem::rename(dir.Write("other", "abc"), path);
+  EXPECT_TRUE((*file)->CheckUnchanged());
+  EXPECT_EQ(ReadText(**file, 0, 10), "0123456789");
+}
+
+TEST(CheckUnchanged, NamesTheSizesOfAFileThatShrankOrGrew) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.Write("file", "0123456789");
+  const auto file = OpenFile(path);
+  ASSERT_TRUE(file);
+  for (const int bytes : {9, 11}) {
+    std::filesystem::resize_file(path, static_cast<uintmax_t>(bytes));
+    const auto checked = (*file)->CheckUnchanged();
+    ASSERT_FALSE(checked);
+    EXPECT_EQ(checked.error().code, ErrorCode::kCorrupt);
+    EXPECT_EQ(
+        checked.error().message,
+        fmt::format("{}: the file has changed since it was opened: it had 10 bytes, it has {}",
+                    path, bytes));
+  }
+}
+
+TEST(CheckUnchanged, NoticesBytesWrittenInPlace) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.Write("file", "0123456789");
+  // The clock of file times may stand still for 10 ms: writes of that long ago are told apart.
+  const auto hour_ago = std::filesystem::last_write_time(path) - std::chrono::hours(1);
+  std::filesystem::last_write_time(path, hour_ago);
+  const auto file = OpenFile(path);
+  ASSERT_TRUE(file);
+  EXPECT_TRUE((*file)->CheckUnchanged());
+  {
+    std::fstream out(path, std::ios::in | std::ios::out | std::ios::binary);
+    out << "X";
+  }
+  const auto checked = (*file)->CheckUnchanged();
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().code, ErrorCode::kCorrupt);
+  EXPECT_THAT(checked.error().message,
+              AllOf(HasSubstr(path + ": the file has changed since it was opened: last written at"),
+                    HasSubstr(" then, at "), HasSubstr(" now")));
 }
 
 }  // namespace
