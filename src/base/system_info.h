@@ -15,9 +15,11 @@ struct SystemInfo {
   std::optional<uint64_t> memory_available;  // without swapping, as the kernel estimates it
 
   // The tightest memory limit among the process's cgroup and those above it, version 1 or 2, and
-  // what that cgroup uses. Absent where there is no limit.
+  // what that cgroup uses, page cache included; that part, which the system takes back when it is
+  // needed. Absent where there is no limit.
   std::optional<uint64_t> cgroup_limit;
   std::optional<uint64_t> cgroup_used;
+  std::optional<uint64_t> cgroup_page_cache;
 
   // "always", "madvise" or "never": who gets huge pages. Empty where the kernel has none.
   std::string huge_pages;

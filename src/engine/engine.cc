@@ -6,24 +6,19 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/process.h"
+#include "base/units.h"
 #include "engine/model_file.h"
 #include "engine/session.h"
 
 namespace thaw {
 namespace {
 
-// Most models state contexts whose KV cache would dwarf their weights.
-constexpr int64_t kDefaultMaxContext = 4096;
-
-// Large enough that weights are unpacked for many tokens at a time, small enough that the working
-// memory of an 8B model stays below 30 MiB.
-constexpr int64_t kDefaultPrefillChunk = 128;
-
-// Positions whose logits are computed at a time where all are wanted: 32 rows of a vocabulary of
-// 256k are 32 MiB.
-constexpr int64_t kLogitsChunk = 32;
-
 constexpr int kMaxThreads = 1024;
+constexpr int kMaxIoThreads = 64;
+
+// The name under which KV caches claim their memory.
+constexpr const char* kKvCache = "KV cache";
 
 Result<EngineOptions> FillDefaults(EngineOptions options, const ModelConfig& config) {
   if (options.threads < 0 || options.threads > kMaxThreads) {
@@ -43,10 +38,16 @@ Result<EngineOptions> FillDefaults(EngineOptions options, const ModelConfig& con
     LogWarning("the context of {} tokens is longer than the {} that the model was trained for",
                options.context, config.context_length);
   }
+  if (options.frequency_window < 1 || options.frequency_window > 64) {
+    return Fail(ErrorCode::kInvalidArgument, "a frequency window of {} passes, expected 1 to 64",
+                options.frequency_window);
+  }
+  if (options.io_threads < 0 || options.io_threads > kMaxIoThreads) {
+    return Fail(ErrorCode::kInvalidArgument, "{} threads for reading were asked for, at most {}",
+                options.io_threads, kMaxIoThreads);
+  }
+  if (options.synchronous_prefetch && options.prefetch_ahead < 0) options.prefetch_ahead = 1;
   if (options.threads == 0) options.threads = AvailableThreads();
-  if (options.context == 0) options.context = std::min(config.context_length, kDefaultMaxContext);
-  if (options.prefill_chunk == 0) options.prefill_chunk = kDefaultPrefillChunk;
-  options.prefill_chunk = std::min(options.prefill_chunk, options.context);
   return options;
 }
 
@@ -66,53 +67,197 @@ double TextLikelihood::mean() const {
 
 double TextLikelihood::perplexity() const { return std::exp(mean()); }
 
-Engine::Engine(GgufFile file, const EngineOptions& options, const KernelTable& kernels)
-    : file_(std::move(file)), options_(options), kernels_(kernels), pool_(options.threads) {}
+// A model file that was read but for its weights, and the plan for them.
+struct Engine::Opened {
+  GgufFile file;
+  const KernelTable* kernels;
+  const Policy* policy;
+  EngineOptions options;
+  ModelDescription description;
+  Result<std::unique_ptr<Tokenizer>> tokenizer;
+  Result<std::optional<ChatTemplate>> chat_template;
+  TileMap map;
+  MemoryPlan plan;
+};
+
+Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions& options) {
+  THAW_ASSIGN(const KernelTable* kernels, SelectKernels(options.kernels));
+  THAW_ASSIGN(const Policy* policy, FindPolicy(options.policy));
+  THAW_ASSIGN(GgufFile file, GgufFile::Open(path));
+  THAW_ASSIGN(ModelDescription description, DescribeModel(file));
+  THAW_ASSIGN(EngineOptions filled, FillDefaults(options, description.config));
+  THAW_ASSIGN(TileMap map, TileMap::Create(std::exchange(description.matrices, {})));
+  // Now, not at their first use, so that the plan knows what they take.
+  auto tokenizer = LoadTokenizer(file);
+  auto chat_template = LoadChatTemplate(file);
+
+  MemoryPlanInput input{.config = &description.config, .map = &map, .policy = policy};
+  THAW_ASSIGN(input.pinned, MatchTiles(map, filled.pinned));
+  ReturnFreedMemory();
+  input.resident_bytes = ResidentBytes();
+  input.peak_resident_bytes = PeakResidentBytes();
+  const SystemInfo system = ReadSystemInfo();
+  input.available_bytes = AvailableBytes(system, input.resident_bytes);
+  input.default_budget_bytes = DefaultBudget(system, input.resident_bytes);
+  input.huge_pages = system.huge_pages == "always" || system.huge_pages == "madvise";
+  input.threads = filled.threads;
+  input.embedding_row_bytes = map.matrix(description.weights.embedding).row_bytes();
+  input.kv_type = filled.kv_type;
+  input.context = filled.context;
+  input.prefill_chunk = filled.prefill_chunk;
+  input.budget = filled.budget;
+  auto plan = MakeMemoryPlan(input);
+  if (!plan) return Fail(std::move(plan).error().In(path));
+  filled.context = plan->context;
+  filled.prefill_chunk = plan->prefill_chunk;
+  return Opened{.file = std::move(file),
+                .kernels = kernels,
+                .policy = policy,
+                .options = std::move(filled),
+                .description = std::move(description),
+                .tokenizer = std::move(tokenizer),
+                .chat_template = std::move(chat_template),
+                .map = std::move(map),
+                .plan = *plan};
+}
+
+Result<MemoryPlan> Engine::Plan(const std::string& path, const EngineOptions& options) {
+  THAW_ASSIGN(const Opened opened, Open(path, options));
+  return opened.plan;
+}
+
+Engine::Engine(Opened opened)
+    : file_(std::move(opened.file)),
+      options_(std::move(opened.options)),
+      kernels_(*opened.kernels),
+      pool_(options_.threads),
+      ledger_(opened.plan.budget_bytes),
+      plan_(opened.plan),
+      logits_chunk_(opened.plan.logits_chunk),
+      tokenizer_(std::move(opened.tokenizer)),
+      chat_template_(std::move(opened.chat_template)) {}
 
 Result<std::unique_ptr<Engine>> Engine::Load(const std::string& path, const EngineOptions& options,
                                              FunctionRef<bool(uint64_t, uint64_t)> on_progress) {
-  THAW_ASSIGN(const KernelTable* kernels, SelectKernels(options.kernels));
-  THAW_ASSIGN(GgufFile file, GgufFile::Open(path));
-  THAW_ASSIGN(ModelDescription description, DescribeModel(file));
-  THAW_ASSIGN(const EngineOptions filled, FillDefaults(options, description.config));
-  std::unique_ptr<Engine> engine(new Engine(std::move(file), filled, *kernels));
-  THAW_ASSIGN(engine->cache_, WeightCache::Create(std::move(description.matrices)));
-  description.matrices.clear();
-  THAW_ASSIGN(engine->model_,
-              Model::Create(std::move(description), *engine->cache_, *kernels, engine->pool_,
-                            {.max_batch = filled.prefill_chunk, .max_context = filled.context}));
-  THAW_TRY(engine->cache_->Preload(engine->pool_, on_progress));
+  THAW_ASSIGN(Opened opened, Open(path, options));
+  ModelDescription description = std::move(opened.description);
+  TileMap map = std::move(opened.map);
+  const WeightCacheOptions cache_options{
+      .capacity_bytes = opened.plan.weight_capacity_bytes,
+      .policy = opened.policy,
+      .frequency_window = opened.options.frequency_window,
+      .pinned = opened.options.pinned,
+      .prefetch_ahead = opened.options.prefetch_ahead,
+      .synchronous_prefetch = opened.options.synchronous_prefetch,
+      .io_threads = opened.options.io_threads};
+  std::unique_ptr<Engine> engine(new Engine(std::move(opened)));
+  THAW_TRY(engine->ClaimShares());
+  THAW_ASSIGN(engine->cache_, WeightCache::Create(std::move(map), cache_options));
+  THAW_ASSIGN(engine->model_, Model::Create(std::move(description), *engine->cache_,
+                                            engine->kernels_, engine->pool_,
+                                            {.max_batch = engine->options_.prefill_chunk,
+                                             .max_context = engine->options_.context}));
+  if (options.preload || options.verify) THAW_TRY(engine->cache_->Preload(on_progress));
+  if (options.verify) THAW_TRY(engine->cache_->Verify(on_progress));
   return engine;
+}
+
+Result<void> Engine::ClaimShares() {
+  const std::pair<const char*, uint64_t> shares[] = {
+      {"program", plan_.program_bytes}, {"growth", plan_.growth_bytes},
+      {"kernel", plan_.kernel_bytes},   {"activations", plan_.scratch_bytes},
+      {"logits", plan_.logits_bytes},
+  };
+  // The floor allows for the program's size to differ from run to run.
+  ledger_.SetLimit(std::max(plan_.budget_bytes, plan_.claimed_bytes()));
+  for (const auto& [name, bytes] : shares) {
+    THAW_ASSIGN(Reservation claimed, ledger_.Reserve(name, bytes));
+    fixed_.push_back(std::move(claimed));
+  }
+  THAW_ASSIGN(weights_reservation_, ledger_.Reserve("weights", plan_.weight_capacity_bytes));
+  return {};
+}
+
+MemoryPlan Engine::plan() const {
+  const std::lock_guard lock(plan_mutex_);
+  return plan_;
+}
+
+Result<void> Engine::SetBudget(const BudgetRequest& budget) {
+  const SystemInfo system = ReadSystemInfo();
+  const uint64_t resident = ResidentBytes();
+  const std::lock_guard lock(plan_mutex_);
+  return Rebalance(BudgetBytes(budget, {.available_bytes = AvailableBytes(system, resident),
+                                        .default_bytes = DefaultBudget(system, resident),
+                                        .floor_bytes = plan_.floor_bytes,
+                                        .weight_bytes = plan_.weight_bytes}),
+                   0);
+}
+
+Result<void> Engine::Rebalance(uint64_t budget_bytes, uint64_t needed_bytes) {
+  const uint64_t kv_claimed = ledger_.claimed(kKvCache);
+  // One sequence must always be possible.
+  const uint64_t kv_idle = plan_.kv_bytes - std::min(plan_.kv_bytes, kv_claimed);
+  const uint64_t others = ledger_.claimed() - weights_reservation_.bytes();
+  const uint64_t spoken_for = others + std::max(needed_bytes, kv_idle);
+  const uint64_t least =
+      spoken_for + MinimumCapacity(cache_->map(), cache_->policy(), cache_->pinned_tiles());
+  if (budget_bytes < least) {
+    return Fail(ErrorCode::kResourceExhausted,
+                "a budget of {} is too small: {} are held by the program, its activations and its "
+                "KV caches, and weights need {} more: {} in all",
+                FormatBytes(budget_bytes), FormatBytes(spoken_for), FormatBytes(least - spoken_for),
+                FormatBytes(least));
+  }
+  THAW_TRY(cache_->SetCapacity(budget_bytes - spoken_for));
+  ledger_.SetLimit(std::max(ledger_.limit(), budget_bytes));
+  THAW_TRY(weights_reservation_.Resize(cache_->capacity_bytes()));
+  ledger_.SetLimit(budget_bytes);
+  const CacheStatistics s = cache_->Statistics();
+  plan_.budget_bytes = budget_bytes;
+  plan_.weight_capacity_bytes = s.capacity_bytes;
+  plan_.resident_bytes = s.planned_bytes;
+  plan_.streamed_bytes = s.weight_bytes - s.planned_bytes;
+  plan_.slot_bytes = s.slot_bytes;
+  return {};
+}
+
+Result<Engine::SequenceMemory> Engine::NewSequenceMemory(int64_t positions) {
+  const std::lock_guard lock(plan_mutex_);
+  const uint64_t bytes = KvCache::Bytes(config(), options_.kv_type, positions);
+  if (ledger_.free() < bytes) THAW_TRY(Rebalance(plan_.budget_bytes, bytes));
+  THAW_ASSIGN(Reservation reservation, ledger_.Reserve(kKvCache, bytes));
+  THAW_ASSIGN(KvCache kv, KvCache::Create(config(), options_.kv_type, positions));
+  return SequenceMemory{std::move(reservation), std::move(kv)};
+}
+
+void Engine::ReturnToWeights() {
+  const std::lock_guard lock(plan_mutex_);
+  // What cannot grow stays as it is.
+  if (plan_.streamed_bytes > 0) (void)Rebalance(plan_.budget_bytes, 0);
 }
 
 uint64_t Engine::kv_bytes() const {
   return KvCache::Bytes(config(), options_.kv_type, options_.context);
 }
 
-Result<const Tokenizer*> Engine::tokenizer() {
-  const std::lock_guard lock(lazy_mutex_);
-  if (tokenizer_ == nullptr) {
-    THAW_ASSIGN(auto made, LoadTokenizer(file_));
-    if (made->n_tokens() > config().n_vocab) {
-      return Fail(ErrorCode::kCorrupt, "{}: the vocabulary has {} tokens, but the model only {}",
-                  path(), made->n_tokens(), config().n_vocab);
-    }
-    tokenizer_ = std::move(made);
+Result<const Tokenizer*> Engine::tokenizer() const {
+  if (!tokenizer_) return Fail(tokenizer_.error());
+  if ((*tokenizer_)->n_tokens() > config().n_vocab) {
+    return Fail(ErrorCode::kCorrupt, "{}: the vocabulary has {} tokens, but the model only {}",
+                path(), (*tokenizer_)->n_tokens(), config().n_vocab);
   }
-  return tokenizer_.get();
+  return tokenizer_->get();
 }
 
-Result<const ChatTemplate*> Engine::chat_template() {
-  const std::lock_guard lock(lazy_mutex_);
-  if (!chat_template_.has_value()) {
-    THAW_ASSIGN(chat_template_, LoadChatTemplate(file_));
-  }
+Result<const ChatTemplate*> Engine::chat_template() const {
+  if (!chat_template_) return Fail(chat_template_.error());
   return chat_template_->has_value() ? &**chat_template_ : nullptr;
 }
 
 Result<std::unique_ptr<Session>> Engine::NewSession() {
-  THAW_ASSIGN(KvCache kv, KvCache::Create(config(), options_.kv_type, options_.context));
-  return std::unique_ptr<Session>(new Session(*this, std::move(kv)));
+  THAW_ASSIGN(SequenceMemory memory, NewSequenceMemory(options_.context));
+  return std::unique_ptr<Session>(new Session(*this, std::move(memory)));
 }
 
 Result<void> Engine::CheckTokens(std::span<const int32_t> tokens) const {
@@ -135,8 +280,7 @@ Result<void> Engine::Extend(KvCache& kv, std::span<const int32_t> tokens, bool o
                             std::vector<float>& logits,
                             FunctionRef<Result<void>(std::span<const float>)> on_rows,
                             const std::atomic<bool>* cancel) {
-  const int64_t chunk =
-      only_last ? options_.prefill_chunk : std::min(options_.prefill_chunk, kLogitsChunk);
+  const int64_t chunk = only_last ? options_.prefill_chunk : logits_chunk_;
   std::vector<BatchToken> batch;
   while (!tokens.empty()) {
     const size_t n = std::min(tokens.size(), static_cast<size_t>(chunk));
@@ -164,10 +308,9 @@ Result<void> Engine::ComputeLogits(std::span<const int32_t> tokens,
                                    FunctionRef<Result<void>(std::span<const float>)> on_rows,
                                    const std::atomic<bool>* cancel) {
   THAW_TRY(CheckTokens(tokens));
-  THAW_ASSIGN(KvCache kv,
-              KvCache::Create(config(), options_.kv_type, static_cast<int64_t>(tokens.size())));
+  THAW_ASSIGN(SequenceMemory memory, NewSequenceMemory(static_cast<int64_t>(tokens.size())));
   std::vector<float> logits;
-  return Extend(kv, tokens, /*only_last=*/false, logits, on_rows, cancel);
+  return Extend(memory.kv, tokens, /*only_last=*/false, logits, on_rows, cancel);
 }
 
 Result<TextLikelihood> Engine::Score(std::span<const int32_t> tokens,

@@ -5,7 +5,8 @@
 //   THAW_ASSIGN(auto answer, session->Generate(prompt_tokens, {}, on_text));
 //
 // An Engine owns the weights, the threads and the working memory; sessions, which must not outlive
-// it, own their KV cache and history. Thread safe: sessions may be used from several threads, whose
+// it, own their KV cache and history. All of it stays inside one budget (engine/memory_plan.h),
+// which can be changed at any time. Thread safe: sessions may be used from several threads, whose
 // forward passes take turns; each pass uses all threads of the engine.
 #pragma once
 
@@ -22,6 +23,9 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "chat/chat_template.h"
+#include "engine/budget.h"
+#include "engine/ledger.h"
+#include "engine/memory_plan.h"
 #include "gguf/gguf_file.h"
 #include "kernels/kernel_table.h"
 #include "model/model.h"
@@ -37,7 +41,17 @@ struct EngineOptions {
   std::string kernels = {};  // name of a kernel table; "": the best for this CPU
   KvType kv_type = KvType::kF16;
   int64_t context = 0;        // positions of a session; 0: the model's, at most 4096
-  int64_t prefill_chunk = 0;  // tokens of one forward pass over a prompt; 0: 128
+  int64_t prefill_chunk = 0;  // tokens of one forward pass over a prompt; 0: by the budget
+
+  BudgetRequest budget = {};       // of the whole process
+  std::string policy = "planned";  // which weights stay: residency/policy.h
+  int frequency_window = 64;       // forward passes that lfu looks back on, 1 to 64
+  int prefetch_ahead = -1;         // layers; 0: none, -1: as far as memory reaches
+  bool synchronous_prefetch = false;
+  int io_threads = 0;                    // 0: as many as the way of reading needs
+  std::vector<std::string> pinned = {};  // weights that stay, by name; `*` for any characters
+  bool preload = false;  // read what stays before the first use, instead of during it
+  bool verify = false;   // check what stays against the file, once it is there
 };
 
 // How likely a model finds a text.
@@ -51,11 +65,15 @@ struct TextLikelihood {
 
 class Engine {
  public:
-  // Reads all weights; `on_progress` as WeightCache::Preload has it. Errors name the file and what
-  // is wrong with it, or the option that makes no sense.
+  // Reads no weights unless `preload` or `verify` asks for it; `on_progress` as
+  // WeightCache::Preload has it. Errors name the file and what is wrong with it, the option that
+  // makes no sense, or the budget that is too small.
   static Result<std::unique_ptr<Engine>> Load(
       const std::string& path, const EngineOptions& options,
       FunctionRef<bool(uint64_t done, uint64_t total)> on_progress);
+
+  // What Load would allocate, without doing so.
+  static Result<MemoryPlan> Plan(const std::string& path, const EngineOptions& options);
 
   const std::string& path() const { return file_.path(); }
   const ModelConfig& config() const { return model_->config(); }
@@ -64,15 +82,28 @@ class Engine {
   uint64_t kv_bytes() const;  // of one session
   uint64_t scratch_bytes() const { return model_->scratch_bytes(); }
   CacheStatistics cache_statistics() const { return cache_->Statistics(); }
+  PassTimes pass_times() const { return model_->times(); }
 
-  // Made at the first call, so that a model without a usable tokenizer still gives logits. kCorrupt
-  // for a vocabulary with more tokens than the model has logits.
-  Result<const Tokenizer*> tokenizer();
+  // The one weight cache: to preload, pin, verify, trace.
+  WeightCache& weights() { return *cache_; }
+  const WeightCache& weights() const { return *cache_; }
+
+  // As it stands now: after SetBudget the shares of the new budget.
+  MemoryPlan plan() const;
+
+  // Changes the budget while anything runs; when it returns, the memory is the system's again.
+  // kResourceExhausted, with nothing changed, below the floor.
+  Result<void> SetBudget(const BudgetRequest& budget);
+
+  // An error for a model without a usable tokenizer, which still gives logits. kCorrupt for a
+  // vocabulary with more tokens than the model has logits.
+  Result<const Tokenizer*> tokenizer() const;
 
   // nullptr where the file has no chat template.
-  Result<const ChatTemplate*> chat_template();
+  Result<const ChatTemplate*> chat_template() const;
 
-  // kResourceExhausted when there is no memory for its KV cache.
+  // Makes room in the budget for its KV cache, from that of the weights where it must.
+  // kResourceExhausted when there is none.
   Result<std::unique_ptr<Session>> NewSession();
 
   // The logits of every position, a few positions at a time and in order: `rows` is
@@ -92,7 +123,24 @@ class Engine {
  private:
   friend class Session;
 
-  Engine(GgufFile file, const EngineOptions& options, const KernelTable& kernels);
+  struct Opened;
+  static Result<Opened> Open(const std::string& path, const EngineOptions& options);
+
+  explicit Engine(Opened opened);
+  Result<void> ClaimShares();
+
+  // What a sequence remembers, and its part of the budget.
+  struct SequenceMemory {
+    Reservation reservation;
+    KvCache kv;
+  };
+  Result<SequenceMemory> NewSequenceMemory(int64_t positions);
+  // After a sequence gave its memory back.
+  void ReturnToWeights();
+
+  // With plan_mutex_ held. The budget, less all that is claimed by others, goes to the weights.
+  // `needed_bytes` more are to be left free.
+  Result<void> Rebalance(uint64_t budget_bytes, uint64_t needed_bytes);
 
   // kInvalidArgument for none, too many for the context, or one that is not in the vocabulary.
   Result<void> CheckTokens(std::span<const int32_t> tokens) const;
@@ -109,13 +157,18 @@ class Engine {
   EngineOptions options_;
   const KernelTable& kernels_;
   ThreadPool pool_;
+  Ledger ledger_{0};
+  mutable std::mutex plan_mutex_;  // guards the plan, and changes of the budget
+  MemoryPlan plan_;
+  const int64_t logits_chunk_;      // positions whose logits are computed at a time
+  std::vector<Reservation> fixed_;  // all shares but KV caches and weights
+  Reservation weights_reservation_;
   std::unique_ptr<WeightCache> cache_;
   std::unique_ptr<Model> model_;
   std::mutex forward_mutex_;  // one forward pass at a time
 
-  std::mutex lazy_mutex_;  // guards the two below
-  std::unique_ptr<Tokenizer> tokenizer_;
-  std::optional<std::optional<ChatTemplate>> chat_template_;
+  const Result<std::unique_ptr<Tokenizer>> tokenizer_;
+  const Result<std::optional<ChatTemplate>> chat_template_;
 };
 
 }  // namespace thaw

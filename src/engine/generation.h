@@ -38,7 +38,7 @@ struct GenerationStatistics {
   double ttft_seconds = 0;           // from the call to the first token
   int64_t decode_tokens = 0;         // generated, an end-of-generation token included
   std::vector<double> step_seconds;  // from one token to the next: decode_tokens - 1 of them
-  uint64_t decode_bytes_read = 0;    // from files, during those steps
+  uint64_t decode_bytes_read = 0;    // weights that those steps had to read
 
   double PromptTokensPerSecond() const;  // 0 when nothing was computed
   double DecodeTokensPerSecond() const;  // 0 when there was no step

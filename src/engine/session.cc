@@ -36,9 +36,9 @@ class Session::Generation {
   Result<GenerationResult> Run(std::span<const int32_t> prompt) {
     THAW_ASSIGN(const bool prompt_done, ReadPrompt(prompt));
     if (prompt_done && options_.max_tokens != 0) {
-      const uint64_t bytes_before = BytesRead();
+      const uint64_t bytes_before = BytesMissed();
       THAW_TRY(Decode());
-      result_.statistics.decode_bytes_read = BytesRead() - bytes_before;
+      result_.statistics.decode_bytes_read = BytesMissed() - bytes_before;
     } else {
       result_.finish = prompt_done ? FinishReason::kMaxTokens : FinishReason::kCancelled;
     }
@@ -110,7 +110,7 @@ class Session::Generation {
     on_text_(text);
   }
 
-  uint64_t BytesRead() const { return session_.engine_.cache_statistics().bytes_read; }
+  uint64_t BytesMissed() const { return session_.engine_.cache_statistics().miss_bytes; }
 
   Session& session_;
   const Tokenizer& tokenizer_;
@@ -138,6 +138,13 @@ Result<GenerationResult> Session::Generate(std::span<const int32_t> prompt,
   THAW_TRY(engine_.CheckTokens(prompt));
   THAW_ASSIGN(Sampler sampler, Sampler::Create(options.sampling, tokenizer->n_tokens()));
   return Generation(*this, *tokenizer, std::move(sampler), options, on_text).Run(prompt);
+}
+
+Session::~Session() {
+  // The memory first, then the claim to it, then what the weights make of both.
+  (void)std::exchange(kv_, KvCache());
+  (void)std::exchange(reservation_, Reservation());
+  engine_.ReturnToWeights();
 }
 
 void Session::Reset() {

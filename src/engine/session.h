@@ -21,6 +21,8 @@ namespace thaw {
 
 class Session {
  public:
+  ~Session();
+
   // Generates after `prompt`, which must have 1 to capacity() tokens. `on_text` gets whole UTF-8
   // characters as they come, nothing of a stop string. Cancelling is a finish, not an error.
   Result<GenerationResult> Generate(std::span<const int32_t> prompt,
@@ -39,7 +41,8 @@ class Session {
   friend class Engine;
   class Generation;
 
-  Session(Engine& engine, KvCache kv) : engine_(engine), kv_(std::move(kv)) {}
+  Session(Engine& engine, Engine::SequenceMemory memory)
+      : engine_(engine), reservation_(std::move(memory.reservation)), kv_(std::move(memory.kv)) {}
 
   // Engine::Extend, with tokens_ kept in step; leaves the logits of the last token in logits_.
   Result<void> Extend(std::span<const int32_t> tokens, const std::atomic<bool>* cancel);
@@ -47,6 +50,7 @@ class Session {
   int64_t KeepCommonPrefix(std::span<const int32_t> prompt);
 
   Engine& engine_;
+  Reservation reservation_;  // of kv_
   KvCache kv_;
   std::vector<int32_t> tokens_;  // kv_.length() of them
   std::vector<float> logits_;    // [n_vocab]

@@ -17,6 +17,8 @@ namespace thaw {
 
 class KvCache {
  public:
+  KvCache() = default;  // of no positions
+
   // kResourceExhausted when the system has no memory for `n_positions` positions.
   static Result<KvCache> Create(const ModelConfig& config, KvType type, int64_t n_positions);
 
@@ -35,8 +37,6 @@ class KvCache {
   std::byte* Values(int64_t layer, int64_t kv_head);
 
  private:
-  KvCache() = default;
-
   KvType type_ = KvType::kF16;
   int64_t capacity_ = 0;
   int64_t length_ = 0;

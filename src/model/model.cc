@@ -1,8 +1,10 @@
 #include "model/model.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <mutex>
 #include <utility>
 
@@ -17,23 +19,36 @@ namespace {
 constexpr int64_t kMinRowsPerItem = 16;
 constexpr int64_t kItemsPerThread = 4;
 
-// Lays parts of one block of memory out one after the other, each on a cache line of its own.
-class Layout {
+using Clock = std::chrono::steady_clock;
+
+// Adds the time from its making to its end to a sum.
+class Stopwatch {
  public:
-  // The offset of a part of `bytes`.
-  size_t Add(int64_t bytes) {
-    const size_t offset = end_;
-    end_ += (static_cast<size_t>(bytes) + 63) / 64 * 64;
-    return offset;
-  }
-  size_t bytes() const { return end_; }
+  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
+  ~Stopwatch() { seconds_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
 
  private:
-  size_t end_ = 0;
+  double& seconds_;
+  const Clock::time_point start_ = Clock::now();
 };
 
-int64_t MaxColumns(const ModelConfig& c) {
-  return std::max({c.d_model, c.d_ff, c.n_heads * c.v_head_dim});
+// The tiles of the largest group of products that is multiplied at once.
+size_t MostTilesAtOnce(const ModelWeights& weights, const TileMap& map) {
+  const auto tiles = [&](std::initializer_list<const LinearWeights*> group) {
+    size_t count = 0;
+    for (const LinearWeights* w : group) {
+      count += static_cast<size_t>(map.tiles_of(w->matrix).count);
+    }
+    return count;
+  };
+  size_t most = tiles({&weights.output});
+  for (const LayerWeights& layer : weights.layers) {
+    most = std::max({most, tiles({&layer.q, &layer.k, &layer.v}), tiles({&layer.attention_output}),
+                     tiles({&layer.gate, &layer.up}), tiles({&layer.down})});
+  }
+  return most;
 }
 
 }  // namespace
@@ -45,7 +60,13 @@ Result<std::unique_ptr<Model>> Model::Create(ModelDescription description, Weigh
   THAW_ASSIGN(RopeAngles angles, RopeAngles::Create(description.config.rope));
   std::unique_ptr<Model> model(
       new Model(std::move(description), std::move(angles), weights, kernels, pool, options));
-  THAW_TRY(model->AllocateWorkspace());
+  THAW_ASSIGN(model->work_,
+              AllocateWorkspace(model->config_,
+                                {.max_batch = options.max_batch,
+                                 .max_context = options.max_context,
+                                 .threads = pool.thread_count(),
+                                 .embedding_row_bytes =
+                                     weights.map().matrix(model->weights_.embedding).row_bytes()}));
   return model;
 }
 
@@ -57,63 +78,8 @@ Model::Model(ModelDescription description, RopeAngles angles, WeightCache& weigh
       cache_(weights),
       kernels_(kernels),
       pool_(pool),
-      options_(options) {}
-
-Result<void> Model::AllocateWorkspace() {
-  const ModelConfig& c = config_;
-  const int64_t batch = options_.max_batch;
-  const int64_t threads = pool_.thread_count();
-  const int64_t columns = MaxColumns(c);
-  work_.matmul_scratch_stride = (static_cast<size_t>(MatMulScratchBytes(columns)) + 63) / 64 * 64;
-
-  struct FloatPart {
-    float** pointer;
-    int64_t count;
-  };
-  const FloatPart floats[] = {
-      {&work_.x, batch * c.d_model},
-      {&work_.normed, batch * c.d_model},
-      {&work_.q, batch * c.n_heads * c.head_dim},
-      {&work_.k, batch * c.n_kv_heads * c.head_dim},
-      {&work_.v, batch * c.n_kv_heads * c.v_head_dim},
-      {&work_.attended, batch * c.n_heads * c.v_head_dim},
-      {&work_.gate, batch * c.d_ff},
-      {&work_.up, batch * c.d_ff},
-      {&work_.projected, batch * c.d_model},
-      {&work_.cos_sin, batch * c.rope.rope_dim},
-      {&work_.scores, threads * c.group() * options_.max_context},
-  };
-  struct BytePart {
-    std::byte** pointer;
-    int64_t count;
-  };
-  // The quantized copy of any activations: its size need not grow with k where k is no multiple of
-  // a block, so the largest of the three counts.
-  const int64_t quantized =
-      std::max({ActivationBytes(batch, c.d_model), ActivationBytes(batch, c.d_ff),
-                ActivationBytes(batch, c.n_heads * c.v_head_dim)});
-  const int64_t embedding_row = cache_.map().matrix(weights_.embedding).row_bytes();
-  const BytePart bytes[] = {
-      {&work_.quantized, quantized},
-      {&work_.matmul_scratch, threads * static_cast<int64_t>(work_.matmul_scratch_stride)},
-      {&work_.row, embedding_row},
-  };
-
-  Layout layout;
-  std::vector<size_t> offsets;
-  for (const FloatPart& part : floats) {
-    offsets.push_back(layout.Add(part.count * static_cast<int64_t>(sizeof(float))));
-  }
-  for (const BytePart& part : bytes) offsets.push_back(layout.Add(part.count));
-  THAW_ASSIGN(memory_, AlignedBuffer::Allocate(layout.bytes(), "activations"));
-  scratch_bytes_ = layout.bytes();
-  size_t next = 0;
-  for (const FloatPart& part : floats) {
-    *part.pointer = reinterpret_cast<float*>(memory_.data() + offsets[next++]);
-  }
-  for (const BytePart& part : bytes) *part.pointer = memory_.data() + offsets[next++];
-  return {};
-}
+      options_(options),
+      visits_(MostTilesAtOnce(weights_, weights.map())) {}
 
 void Model::ForEachToken(int64_t n_tokens, FunctionRef<void(int64_t)> body) {
   pool_.ParallelFor(n_tokens, 1, [&](int64_t begin, int64_t end, int) {
@@ -130,6 +96,12 @@ Result<void> Model::Forward(std::span<const BatchToken> batch, std::span<float> 
     THAW_CHECK(token.position >= token.kv->length() && token.position < token.kv->capacity());
     THAW_CHECK(token.position < options_.max_context);
   }
+  const Stopwatch total(times_.total);
+  // Without logits the output matrix, whose tiles are the last, is not visited.
+  const bool any_logits = std::ranges::any_of(batch, &BatchToken::wants_logits);
+  const TileMap& map = cache_.map();
+  THAW_TRY(
+      cache_.BeginPass(any_logits ? map.tile_count() : map.tiles_of(weights_.output.matrix).first));
   THAW_TRY(Embed(batch));
   ForEachToken(n_tokens, [&](int64_t i) {
     angles_.Fill(batch[static_cast<size_t>(i)].position, work_.cos_sin + i * config_.rope.rope_dim);
@@ -176,12 +148,15 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
   THAW_TRY(Multiply(qkv, normed));
   ForEachToken(n_tokens,
                [&](int64_t i) { PrepareHeads(layer, index, batch[static_cast<size_t>(i)], i); });
-  pool_.ParallelFor(n_tokens * c.n_kv_heads, 1, [&](int64_t begin, int64_t end, int worker) {
-    for (int64_t item = begin; item < end; ++item) {
-      const int64_t i = item / c.n_kv_heads;
-      Attend(index, batch[static_cast<size_t>(i)], i, item % c.n_kv_heads, worker);
-    }
-  });
+  {
+    const Stopwatch attention(times_.attention);
+    pool_.ParallelFor(n_tokens * c.n_kv_heads, 1, [&](int64_t begin, int64_t end, int worker) {
+      for (int64_t item = begin; item < end; ++item) {
+        const int64_t i = item / c.n_kv_heads;
+        Attend(index, batch[static_cast<size_t>(i)], i, item % c.n_kv_heads, worker);
+      }
+    });
+  }
   const int64_t width = c.n_heads * c.v_head_dim;
   const Activations attended = ViewActivations(work_.attended, n_tokens, width, work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(attended, i, i + 1); });
@@ -312,40 +287,58 @@ void Model::PlanWork(std::span<const Product> products) {
   const int64_t rows_per_item =
       (even_share + kMinRowsPerItem - 1) / kMinRowsPerItem * kMinRowsPerItem;
   work_items_.clear();
+  visit_count_ = 0;
+  streamed_.clear();
   for (const Product& product : products) {
     const TileMap::Range& tiles = cache_.map().tiles_of(product.weights->matrix);
     for (int32_t tile = tiles.first; tile < tiles.first + tiles.count; ++tile) {
-      const int64_t rows = cache_.map().tile(tile).row_count;
-      for (int64_t begin = 0; begin < rows; begin += rows_per_item) {
-        work_items_.push_back({&product, tile, begin, std::min(begin + rows_per_item, rows)});
+      if (cache_.HasPlace(tile)) {
+        PlanTile(product, tile, rows_per_item);
+      } else {
+        streamed_.push_back({&product, tile});
       }
     }
+  }
+  for (const auto& [product, tile] : streamed_) PlanTile(*product, tile, rows_per_item);
+}
+
+void Model::PlanTile(const Product& product, int32_t tile, int64_t rows_per_item) {
+  const int64_t rows = cache_.map().tile(tile).row_count;
+  SharedPin& visit = visits_[visit_count_++];
+  visit.Start(tile, static_cast<int32_t>((rows + rows_per_item - 1) / rows_per_item));
+  for (int64_t begin = 0; begin < rows; begin += rows_per_item) {
+    work_items_.push_back({.product = &product,
+                           .tile = tile,
+                           .visit = &visit,
+                           .row_begin = begin,
+                           .row_end = std::min(begin + rows_per_item, rows)});
   }
 }
 
 Result<void> Model::Multiply(std::span<const Product> products, const Activations& activations) {
+  const Stopwatch matmul(times_.matmul);
   PlanWork(products);
   std::mutex outcome_mutex;
   Result<void> outcome;  // the first error
+  const auto keep_error = [&](Error error) {
+    const std::lock_guard lock(outcome_mutex);
+    if (outcome) outcome = Fail(std::move(error));
+  };
   pool_.ParallelFor(
       static_cast<int64_t>(work_items_.size()), 1, [&](int64_t index, int64_t, int worker) {
         const WorkItem& item = work_items_[static_cast<size_t>(index)];
-        const LinearWeights& weights = *item.product->weights;
-        auto pinned = cache_.Pin(item.tile);
-        if (!pinned) {
-          const std::lock_guard lock(outcome_mutex);
-          if (outcome) outcome = Fail(std::move(pinned).error());
-          return;
+        if (const std::byte* data = item.visit->Enter(cache_, keep_error)) {
+          const Tile& tile = cache_.map().tile(item.tile);
+          const WeightRows rows{.type = cache_.map().matrix(tile.matrix).type,
+                                .data = data,
+                                .n_rows = tile.row_count,
+                                .k = item.product->weights->cols};
+          kernels_.matmul(
+              rows, item.row_begin, item.row_end, activations, item.product->out + tile.row_begin,
+              item.product->weights->rows,
+              work_.matmul_scratch + static_cast<size_t>(worker) * work_.matmul_scratch_stride);
         }
-        const Tile& tile = cache_.map().tile(item.tile);
-        const WeightRows rows{.type = cache_.map().matrix(tile.matrix).type,
-                              .data = pinned->data().data(),
-                              .n_rows = tile.row_count,
-                              .k = weights.cols};
-        kernels_.matmul(
-            rows, item.row_begin, item.row_end, activations, item.product->out + tile.row_begin,
-            weights.rows,
-            work_.matmul_scratch + static_cast<size_t>(worker) * work_.matmul_scratch_stride);
+        item.visit->Leave();
       });
   return outcome;
 }

@@ -12,14 +12,16 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "base/aligned_buffer.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
 #include "model/kv_cache.h"
 #include "model/weights.h"
+#include "model/workspace.h"
+#include "residency/shared_pin.h"
 #include "residency/weight_cache.h"
 
 namespace thaw {
@@ -37,6 +39,13 @@ struct ModelOptions {
   int64_t max_context = 1;  // positions of the longest sequence
 };
 
+// Seconds of the calling thread, by what it did.
+struct PassTimes {
+  double matmul = 0;     // products, waiting for weights included
+  double attention = 0;  // scores, softmax and values
+  double total = 0;      // whole passes
+};
+
 class Model {
  public:
   // `description` was made from the file whose matrices `weights` knows, in that order.
@@ -47,7 +56,10 @@ class Model {
   const ModelConfig& config() const { return config_; }
 
   // Bytes of working memory taken at creation.
-  uint64_t scratch_bytes() const { return scratch_bytes_; }
+  uint64_t scratch_bytes() const { return work_.memory.size(); }
+
+  // Of all passes so far.
+  const PassTimes& times() const { return times_; }
 
   // Runs 1 to max_batch tokens. The tokens of a sequence stand in order, at the positions right
   // after the length of its KV cache, which grows by them. Writes the logits of those that want
@@ -58,25 +70,6 @@ class Model {
                        const std::atomic<bool>* cancel);
 
  private:
-  // The working memory of one forward pass, for max_batch tokens.
-  struct Workspace {
-    float* x = nullptr;                   // [batch, d_model], the residual stream
-    float* normed = nullptr;              // [batch, d_model]
-    float* q = nullptr;                   // [batch, n_heads, head_dim]
-    float* k = nullptr;                   // [batch, n_kv_heads, head_dim]
-    float* v = nullptr;                   // [batch, n_kv_heads, v_head_dim]
-    float* attended = nullptr;            // [batch, n_heads, v_head_dim]
-    float* gate = nullptr;                // [batch, d_ff]
-    float* up = nullptr;                  // [batch, d_ff]
-    float* projected = nullptr;           // [batch, d_model], what a block adds to the stream
-    float* cos_sin = nullptr;             // [batch, rope_dim]
-    float* scores = nullptr;              // [threads, group, max_context]
-    std::byte* quantized = nullptr;       // activations of the batch as int8
-    std::byte* matmul_scratch = nullptr;  // [threads, matmul_scratch_stride]
-    std::byte* row = nullptr;             // [max row bytes of the embedding]
-    size_t matmul_scratch_stride = 0;     // bytes
-  };
-
   // One product of a group that shares its activations.
   struct Product {
     const LinearWeights* weights;
@@ -87,14 +80,13 @@ class Model {
   struct WorkItem {
     const Product* product;
     int32_t tile;
+    SharedPin* visit;
     int64_t row_begin;  // within the tile
     int64_t row_end;
   };
 
   Model(ModelDescription description, RopeAngles angles, WeightCache& weights,
         const KernelTable& kernels, ThreadPool& pool, const ModelOptions& options);
-  Result<void> AllocateWorkspace();
-
   // Calls body(token) for every token of the batch, spread over the threads.
   void ForEachToken(int64_t n_tokens, FunctionRef<void(int64_t token)> body);
 
@@ -109,7 +101,10 @@ class Model {
 
   // The products of the activations [n_tokens, k], whose quantized copy is ready, without biases.
   Result<void> Multiply(std::span<const Product> products, const Activations& activations);
+  // Splits products into work_items_: tiles that are in memory first, so that the others have
+  // time to come.
   void PlanWork(std::span<const Product> products);
+  void PlanTile(const Product& product, int32_t tile, int64_t rows_per_item);
 
   const ModelConfig config_;
   const ModelWeights weights_;
@@ -119,10 +114,13 @@ class Model {
   ThreadPool& pool_;
   const ModelOptions options_;
 
-  AlignedBuffer memory_;
   Workspace work_;
-  uint64_t scratch_bytes_ = 0;
-  std::vector<WorkItem> work_items_;  // of the current Multiply; kept for its memory
+  // Of the current Multiply; kept for their memory.
+  std::vector<WorkItem> work_items_;
+  std::vector<std::pair<const Product*, int32_t>> streamed_;  // tiles without a place
+  std::vector<SharedPin> visits_;  // of its tiles; as many as the largest product has
+  size_t visit_count_ = 0;
+  PassTimes times_;
 };
 
 }  // namespace thaw

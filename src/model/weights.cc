@@ -1,7 +1,6 @@
 #include "model/weights.h"
 
 #include <array>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,11 +34,16 @@ class TensorFinder {
     return values;
   }
 
-  // A matrix of `rows` x `cols`; its index in the weight cache, or nothing.
-  Result<std::optional<int32_t>> Matrix(const std::string& name, int64_t rows, int64_t cols,
-                                        Presence presence, bool row_lookup_only = false) {
-    THAW_ASSIGN(const TensorInfo* tensor, Find(name, {cols, rows, 1, 1}, presence));
-    if (tensor == nullptr) return std::nullopt;
+  // The matrices found from now on are part of this.
+  void EnterGroup(int64_t layer, WeightGroup group) {
+    layer_ = static_cast<int32_t>(layer);
+    group_ = group;
+  }
+
+  // A matrix of `rows` x `cols`; its index in the weight cache.
+  Result<int32_t> Matrix(const std::string& name, int64_t rows, int64_t cols,
+                         bool row_lookup_only = false) {
+    THAW_ASSIGN(const TensorInfo* tensor, Find(name, {cols, rows, 1, 1}, Presence::kRequired));
     if (!CanMultiply(tensor->type)) {
       return Fail(ErrorCode::kUnsupported, "{}: weights of type {} cannot be multiplied",
                   Where(name), Info(tensor->type).name);
@@ -50,6 +54,8 @@ class TensorFinder {
                                .cols = cols,
                                .file = file_.file(tensor->file_index),
                                .offset = tensor->offset,
+                               .layer = layer_,
+                               .group = group_,
                                .row_lookup_only = row_lookup_only});
     return static_cast<int32_t>(model_.matrices.size() - 1);
   }
@@ -57,8 +63,7 @@ class TensorFinder {
   // `stem`.weight of `rows` x `cols` with, perhaps, `stem`.bias.
   Result<LinearWeights> Linear(const std::string& stem, int64_t rows, int64_t cols, Presence bias) {
     LinearWeights linear{.rows = rows, .cols = cols};
-    THAW_ASSIGN(const auto matrix, Matrix(stem + ".weight", rows, cols, Presence::kRequired));
-    linear.matrix = *matrix;
+    THAW_ASSIGN(linear.matrix, Matrix(stem + ".weight", rows, cols));
     THAW_ASSIGN(linear.bias, Vector(stem + ".bias", rows, bias));
     return linear;
   }
@@ -99,6 +104,8 @@ class TensorFinder {
 
   const GgufFile& file_;
   ModelDescription& model_;
+  int32_t layer_ = 0;
+  WeightGroup group_ = WeightGroup::kAttention;
   std::unordered_set<std::string_view> used_;
 };
 
@@ -111,6 +118,7 @@ Result<LayerWeights> DescribeLayer(TensorFinder& find, const ModelConfig& config
   const int64_t attention_size = config.n_heads * config.v_head_dim;
   const int64_t d = config.d_model;
   LayerWeights layer;
+  find.EnterGroup(index, WeightGroup::kAttention);
   THAW_ASSIGN(layer.attention_norm, find.Vector(name("attn_norm.weight"), d, Presence::kRequired));
   THAW_ASSIGN(layer.q, find.Linear(name("attn_q"), q_size, d, family.qkv_bias));
   THAW_ASSIGN(layer.k, find.Linear(name("attn_k"), k_size, d, family.qkv_bias));
@@ -121,6 +129,7 @@ Result<LayerWeights> DescribeLayer(TensorFinder& find, const ModelConfig& config
               find.Vector(name("attn_k_norm.weight"), config.head_dim, family.qk_norm));
   THAW_ASSIGN(layer.attention_output,
               find.Linear(name("attn_output"), d, attention_size, family.attention_output_bias));
+  find.EnterGroup(index, WeightGroup::kFeedForward);
   THAW_ASSIGN(layer.ffn_norm, find.Vector(name("ffn_norm.weight"), d, Presence::kRequired));
   THAW_ASSIGN(layer.gate, find.Linear(name("ffn_gate"), config.d_ff, d, family.ffn_bias));
   THAW_ASSIGN(layer.up, find.Linear(name("ffn_up"), config.d_ff, d, family.ffn_bias));
@@ -137,9 +146,6 @@ Result<ModelDescription> DescribeModel(const GgufFile& file) {
   TensorFinder find(file, model);
 
   const bool tied = file.FindTensor("output.weight") == nullptr;
-  THAW_ASSIGN(const auto embedding, find.Matrix("token_embd.weight", config.n_vocab, config.d_model,
-                                                Presence::kRequired, /*row_lookup_only=*/!tied));
-  model.weights.embedding = *embedding;
   THAW_ASSIGN(config.rope.frequency_factors,
               find.Vector("rope_freqs.weight", config.rope.rope_dim / 2, Presence::kOptional));
   for (int64_t i = 0; i < config.n_layers; ++i) {
@@ -148,9 +154,12 @@ Result<ModelDescription> DescribeModel(const GgufFile& file) {
   }
   THAW_ASSIGN(model.weights.output_norm,
               find.Vector("output_norm.weight", config.d_model, Presence::kRequired));
+  find.EnterGroup(config.n_layers, WeightGroup::kOutput);
+  THAW_ASSIGN(model.weights.embedding, find.Matrix("token_embd.weight", config.n_vocab,
+                                                   config.d_model, /*row_lookup_only=*/!tied));
   LinearWeights& output = model.weights.output;
   if (tied) {
-    output = {.matrix = *embedding, .rows = config.n_vocab, .cols = config.d_model};
+    output = {.matrix = model.weights.embedding, .rows = config.n_vocab, .cols = config.d_model};
     THAW_ASSIGN(output.bias,
                 find.Vector("output.bias", config.n_vocab, config.family->output_bias));
   } else {

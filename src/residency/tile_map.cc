@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "io/read_queue.h"
+
 namespace thaw {
 namespace {
 
@@ -13,12 +15,30 @@ constexpr int64_t kTileBytes = int64_t{512} << 10;
 // Kernels interleave up to this many rows, so a tile border must not cut through such a group.
 constexpr int64_t kRowGroup = 16;
 
+int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// As many tiles as kTileBytes asks for, of sizes as even as groups of rows allow: slots that hold
+// any tile are then nearly filled by each.
 int64_t RowsPerTile(const WeightMatrix& matrix) {
-  const int64_t rows = kTileBytes / std::max<int64_t>(1, matrix.row_bytes());
-  return std::max(kRowGroup, rows / kRowGroup * kRowGroup);
+  const int64_t most = std::max(
+      kRowGroup, kTileBytes / std::max<int64_t>(1, matrix.row_bytes()) / kRowGroup * kRowGroup);
+  const int64_t tiles = DivideUp(std::max<int64_t>(1, matrix.rows), most);
+  return DivideUp(DivideUp(matrix.rows, tiles), kRowGroup) * kRowGroup;
 }
 
 }  // namespace
+
+std::string_view WeightGroupName(WeightGroup group) {
+  switch (group) {
+    case WeightGroup::kAttention:
+      return "attn";
+    case WeightGroup::kFeedForward:
+      return "ffn";
+    case WeightGroup::kOutput:
+      return "output";
+  }
+  return "";
+}
 
 Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
   TileMap map;
@@ -32,8 +52,10 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
                   "{}: tensor '{}' ends at byte {}, but the file has only {} bytes",
                   matrix.file->path(), matrix.name, end, matrix.file->size());
     }
+    const uint64_t alignment = ReadAlignment(*matrix.file);
+    map.alignment_ = std::max(map.alignment_, alignment);
     Range range;
-    range.first = static_cast<int32_t>(map.tiles_.size());
+    range.first = map.tile_count();
     range.rows_per_tile = RowsPerTile(matrix);
     const int64_t tiled_rows = matrix.row_lookup_only ? 0 : matrix.rows;
     for (int64_t row = 0; row < tiled_rows; row += range.rows_per_tile) {
@@ -43,13 +65,30 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
       tile.row_count = std::min(range.rows_per_tile, matrix.rows - row);
       tile.offset = matrix.offset + static_cast<uint64_t>(row) * row_bytes;
       tile.bytes = static_cast<uint64_t>(tile.row_count) * row_bytes;
+      tile.lead_bytes = tile.offset % alignment;
+      tile.span_bytes = ReadSpan(tile.offset, tile.bytes, alignment);
       map.weight_bytes_ += tile.bytes;
       map.tiles_.push_back(tile);
       ++range.count;
     }
     map.ranges_.push_back(range);
   }
+  for (int32_t i = 0; i < map.tile_count(); ++i) {
+    const bool same_layer = i > 0 && map.matrix_of(i).layer == map.matrix_of(i - 1).layer;
+    map.layer_starts_.push_back(same_layer ? map.layer_starts_.back() : i);
+  }
+  for (Tile& tile : map.tiles_) {
+    tile.span_bytes = (tile.span_bytes + map.alignment_ - 1) / map.alignment_ * map.alignment_;
+    map.span_bytes_ += tile.span_bytes;
+    map.largest_span_bytes_ = std::max(map.largest_span_bytes_, tile.span_bytes);
+  }
   return map;
+}
+
+std::string TileMap::Describe(int32_t tile_index) const {
+  const Tile& where = tile(tile_index);
+  return fmt::format("tensor '{}', rows {} to {}", matrix(where.matrix).name, where.row_begin,
+                     where.row_begin + where.row_count - 1);
 }
 
 }  // namespace thaw

@@ -1,7 +1,9 @@
 // How weight matrices are cut into tiles.
 //
-// A tile is a run of whole rows of one matrix: the unit of reading, pinning and, later, eviction.
-// The map is made once at load and never changes; it holds no weights. Thread safe, being const.
+// A tile is a run of whole rows of one matrix: the unit of reading, thawing, pinning and eviction.
+// Tiles stand in the order in which a forward pass visits them, which is what makes prefetching
+// exact. The map is made once at load and never changes; it holds no weights. Thread safe, being
+// const.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +18,12 @@
 
 namespace thaw {
 
+// What a matrix is part of: weights of a layer can be preloaded and pinned by group.
+enum class WeightGroup : uint8_t { kAttention, kFeedForward, kOutput };
+
+// "attn", "ffn", "output"
+std::string_view WeightGroupName(WeightGroup group);
+
 // A weight matrix where it lies in its file: `rows` rows of `cols` elements, one after another.
 struct WeightMatrix {
   std::string name;  // the tensor's name
@@ -24,6 +32,9 @@ struct WeightMatrix {
   int64_t cols = 0;
   std::shared_ptr<const File> file;
   uint64_t offset = 0;  // bytes from the start of the file
+
+  int32_t layer = 0;  // the output matrix stands in a layer of its own, after the last
+  WeightGroup group = WeightGroup::kAttention;
 
   // Only ever read row by row (an embedding that is not also the output matrix): it gets no tiles.
   bool row_lookup_only = false;
@@ -37,11 +48,16 @@ struct Tile {
   int64_t row_count = 0;
   uint64_t offset = 0;  // bytes from the start of the matrix's file
   uint64_t bytes = 0;
+
+  // The room that a read of it needs in memory, a multiple of TileMap::alignment(): direct reads
+  // begin and end at multiples of it in the file, so `lead` bytes come before the tile's own.
+  uint64_t span_bytes = 0;
+  uint64_t lead_bytes = 0;
 };
 
 class TileMap {
  public:
-  // kCorrupt when a matrix reaches beyond its file.
+  // `matrices` in the order of a forward pass. kCorrupt when one reaches beyond its file.
   static Result<TileMap> Create(std::vector<WeightMatrix> matrices);
 
   std::span<const WeightMatrix> matrices() const { return matrices_; }
@@ -50,6 +66,13 @@ class TileMap {
   // All tiles, matrix by matrix, rows ascending.
   std::span<const Tile> tiles() const { return tiles_; }
   const Tile& tile(int32_t index) const { return tiles_[static_cast<size_t>(index)]; }
+  int32_t tile_count() const { return static_cast<int32_t>(tiles_.size()); }
+
+  // The matrix of a tile, and where it lies, for messages: "tensor 'x', rows 0 to 447".
+  const WeightMatrix& matrix_of(int32_t tile_index) const {
+    return matrix(tile(tile_index).matrix);
+  }
+  std::string Describe(int32_t tile_index) const;
 
   // The tiles of one matrix: [first, first + count) of tiles(). All but the last have
   // `rows_per_tile` rows.
@@ -60,14 +83,28 @@ class TileMap {
   };
   const Range& tiles_of(int32_t matrix) const { return ranges_[static_cast<size_t>(matrix)]; }
 
-  // Sum of the tiles' bytes.
+  // The first tile of the layer that a tile is in.
+  int32_t first_tile_of_layer(int32_t tile_index) const {
+    return layer_starts_[static_cast<size_t>(tile_index)];
+  }
+
+  // Sums over the tiles, and the largest room that one needs.
   uint64_t weight_bytes() const { return weight_bytes_; }
+  uint64_t span_bytes() const { return span_bytes_; }
+  uint64_t largest_span_bytes() const { return largest_span_bytes_; }
+
+  // Of every slot: the strictest that any of the files asks for.
+  uint64_t alignment() const { return alignment_; }
 
  private:
   std::vector<WeightMatrix> matrices_;
   std::vector<Tile> tiles_;
   std::vector<Range> ranges_;
+  std::vector<int32_t> layer_starts_;  // [tiles]
   uint64_t weight_bytes_ = 0;
+  uint64_t span_bytes_ = 0;
+  uint64_t largest_span_bytes_ = 0;
+  uint64_t alignment_ = 64;
 };
 
 }  // namespace thaw

@@ -1,5 +1,7 @@
 #include "residency/weight_cache.h"
 
+#include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstring>
 
@@ -7,9 +9,6 @@
 
 namespace thaw {
 namespace {
-
-// Vector kernels load whole cache lines.
-constexpr size_t kSlotAlignment = 64;
 
 using Clock = std::chrono::steady_clock;
 
@@ -22,76 +21,190 @@ uint64_t NextInstanceId() {
   return ++last;
 }
 
-}  // namespace
-
-Result<std::unique_ptr<WeightCache>> WeightCache::Create(std::vector<WeightMatrix> matrices) {
-  THAW_ASSIGN(TileMap map, TileMap::Create(std::move(matrices)));
-  std::vector<size_t> offsets;
-  size_t end = 0;
-  for (const Tile& tile : map.tiles()) {
-    offsets.push_back(end);
-    end += (tile.bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+std::vector<const File*> FilesOf(const TileMap& map) {
+  std::vector<const File*> files;
+  for (const WeightMatrix& matrix : map.matrices()) {
+    if (std::ranges::find(files, matrix.file.get()) == files.end()) {
+      files.push_back(matrix.file.get());
+    }
   }
-  THAW_ASSIGN(AlignedBuffer memory, AlignedBuffer::Allocate(end, "the weights", kSlotAlignment));
-  return std::unique_ptr<WeightCache>(
-      new WeightCache(std::move(map), std::move(memory), std::move(offsets)));
+  return files;
 }
 
-WeightCache::WeightCache(TileMap map, AlignedBuffer memory, std::vector<size_t> offsets)
+}  // namespace
+
+Result<std::unique_ptr<WeightCache>> WeightCache::Create(TileMap map,
+                                                         const WeightCacheOptions& options) {
+  THAW_CHECK(options.policy != nullptr);
+  THAW_CHECK(options.frequency_window >= 1 && options.frequency_window <= 64);
+  THAW_ASSIGN(std::vector<char> pinned, MatchTiles(map, options.pinned));
+  const std::vector<TileUse> unseen(pinned.size());
+  THAW_ASSIGN(PlacementTargets targets,
+              ChoosePlacement(map, *options.policy, unseen, pinned, options.capacity_bytes));
+  // Addresses for every arrangement that a later capacity may ask for; they cost nothing.
+  const uint64_t most =
+      std::max(FullCapacity(map, *options.policy), FullCapacity(map, LruPolicy()));
+  THAW_ASSIGN(MemoryRegion memory, MemoryRegion::Reserve(most, "the weights"));
+  std::unique_ptr<WeightCache> cache(
+      new WeightCache(std::move(map), options, std::move(memory), std::move(pinned)));
+  {
+    const std::lock_guard lock(cache->mutex_);
+    cache->Rearrange(std::move(targets));
+  }
+  cache->StartReaders();
+  return cache;
+}
+
+WeightCache::WeightCache(TileMap map, const WeightCacheOptions& options, MemoryRegion memory,
+                         std::vector<char> pinned)
     : instance_id_(NextInstanceId()),
       map_(std::move(map)),
+      policy_(*options.policy),
+      options_(options),
       memory_(std::move(memory)),
-      slots_(offsets.size()) {
-  for (size_t i = 0; i < offsets.size(); ++i) slots_[i].offset = offsets[i];
+      tiles_(static_cast<size_t>(map_.tile_count())),
+      files_(FilesOf(map_)),
+      schedule_(map_.tile_count()),
+      pinned_(std::move(pinned)) {}
+
+WeightCache::~WeightCache() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  reader_wake_.notify_all();
+  for (std::thread& reader : readers_) reader.join();
+}
+
+Result<void> WeightCache::BeginPass(int32_t end) {
+  THAW_CHECK(end >= 0 && end <= map_.tile_count());
+  for (const File* file : files_) THAW_TRY(file->CheckUnchanged());
+  const std::lock_guard lock(mutex_);
+  schedule_.BeginPass(end);
+  preload_cursor_ = 0;
+  pass_.fetch_add(1, std::memory_order_relaxed);
+  WakeReaders();
+  return {};
+}
+
+PinnedTile WeightCache::Handle(int32_t tile) {
+  const std::byte* data = state(tile).data.load(std::memory_order_acquire);
+  return {std::span(data, map_.tile(tile).bytes), this, tile};
 }
 
 Result<PinnedTile> WeightCache::Pin(int32_t tile) {
-  Slot& slot = slots_[static_cast<size_t>(tile)];
-  slot.pins.fetch_add(1, std::memory_order_relaxed);
-  PinnedTile handle(SlotBytes(tile), &slot.pins);
-  if (slot.state.load(std::memory_order_acquire) == State::kResident) {
-    slot.hits.fetch_add(1, std::memory_order_relaxed);
-    return handle;
+  // A limited prefetch must know of every visit, not only of those that find nothing.
+  if (options_.prefetch_ahead >= 0) return PinUnderLock(tile);
+  const uint32_t before = state(tile).word.fetch_add(1, std::memory_order_acquire);
+  if ((before & (kResident | kFresh | kInSlot)) == kResident) {
+    CountVisit(tile, /*hit=*/true, /*stall_ns=*/0);
+    return Handle(tile);
   }
-  slot.misses.fetch_add(1, std::memory_order_relaxed);
-  const auto start = Clock::now();
-  const auto loaded = Load(tile);
-  stall_ns_.fetch_add(NanosecondsSince(start), std::memory_order_relaxed);
-  THAW_TRY(loaded);
-  return handle;
+  if ((before & kResident) == 0) {
+    Unpin(tile);
+    return PinUnderLock(tile);
+  }
+  std::unique_lock lock(mutex_);
+  NoteVisit(tile);
+  return VisitPinned(tile, /*waited=*/false, /*stall_ns=*/0, lock);
 }
 
-Result<void> WeightCache::Load(int32_t tile) {
-  Slot& slot = slots_[static_cast<size_t>(tile)];
-  {
-    std::unique_lock lock(mutex_);
-    tile_settled_.wait(lock, [&] { return slot.state.load() != State::kLoading; });
-    if (slot.state.load() == State::kResident) return {};
-    slot.state.store(State::kLoading);
+Result<PinnedTile> WeightCache::PinUnderLock(int32_t tile) {
+  TileState& t = state(tile);
+  std::unique_lock lock(mutex_);
+  NoteVisit(tile);
+  if (options_.prefetch_ahead >= 0) WakeReaders();
+  if (options_.synchronous_prefetch) ReadAheadNow(lock);
+  const Clock::time_point start = Clock::now();
+  bool waited = false;
+  while ((t.word.load(std::memory_order_acquire) & kResident) == 0) {
+    waited = true;
+    if (!t.loading && TakeMemory(tile, std::nullopt)) {
+      const Result<void> read = ReadByThisThread(tile, lock);
+      if (read) return VisitPinned(tile, waited, NanosecondsSince(start), lock);
+      stall_ns_.fetch_add(NanosecondsSince(start), std::memory_order_relaxed);
+      return Fail(read.error());
+    }
+    ++t.waiters;
+    WaitUntilSomethingSettles(lock);
+    --t.waiters;
   }
-  auto read = ReadTile(tile);
-  {
-    const std::lock_guard lock(mutex_);
-    slot.state.store(read ? State::kResident : State::kAbsent, std::memory_order_release);
-  }
-  tile_settled_.notify_all();
-  if (read) resident_bytes_.fetch_add(map_.tile(tile).bytes, std::memory_order_relaxed);
-  return read;
+  t.word.fetch_add(1, std::memory_order_acquire);
+  return VisitPinned(tile, waited, waited ? NanosecondsSince(start) : 0, lock);
 }
 
-Result<void> WeightCache::ReadTile(int32_t tile) {
-  const Tile& where = map_.tile(tile);
-  return TimedRead(map_.matrix(where.matrix), where.offset, SlotBytes(tile));
+// Tiles with a place may be visited before others of their layer, which must not seem passed.
+void WeightCache::NoteVisit(int32_t tile) {
+  schedule_.Visit(HasPlace(tile) ? map_.first_tile_of_layer(tile) - 1 : tile);
 }
 
-Result<void> WeightCache::TimedRead(const WeightMatrix& matrix, uint64_t offset,
-                                    std::span<std::byte> out) {
-  const auto start = Clock::now();
-  auto read = ReadExactlyAt(*matrix.file, offset, out);
-  read_ns_.fetch_add(NanosecondsSince(start), std::memory_order_relaxed);
-  if (!read) return Fail(std::move(read).error().In("tensor '" + matrix.name + "'"));
-  bytes_read_.fetch_add(out.size(), std::memory_order_relaxed);
-  return {};
+PinnedTile WeightCache::VisitPinned(int32_t tile, bool waited, int64_t stall_ns,
+                                    std::unique_lock<std::mutex>& lock) {
+  const uint32_t before = state(tile).word.fetch_and(~kFresh, std::memory_order_relaxed);
+  const bool was_fresh = (before & kFresh) != 0;
+  if (was_fresh && (before & kInSlot) != 0) --ahead_;
+  lock.unlock();
+  CountVisit(tile, /*hit=*/!waited && !was_fresh, stall_ns);
+  return Handle(tile);
+}
+
+Result<void> WeightCache::ReadByThisThread(int32_t tile, std::unique_lock<std::mutex>& lock) {
+  state(tile).loading = true;
+  const ReadRequest request = RequestFor(tile);
+  lock.unlock();
+  const ReadCompletion read = ReadNow(request);
+  const uint64_t checksum = read.outcome ? ChecksumIfFirst(tile, request) : 0;
+  lock.lock();
+  FinishLoading(tile, read, checksum, /*pin=*/true);
+  if (read.outcome) return {};
+  Error error = read.outcome.error();
+  return Fail(std::move(error).In(map_.Describe(tile)));
+}
+
+void WeightCache::CountVisit(int32_t tile, bool hit, int64_t stall_ns) {
+  TileState& t = state(tile);
+  t.visits.fetch_add(1, std::memory_order_relaxed);
+  if (hit) t.hits.fetch_add(1, std::memory_order_relaxed);
+  if (stall_ns > 0) stall_ns_.fetch_add(stall_ns, std::memory_order_relaxed);
+  const uint32_t pass = pass_.load(std::memory_order_relaxed);
+  const uint32_t last = t.last_pass.exchange(pass, std::memory_order_relaxed);
+  if (pass != last) {
+    const uint64_t history = t.history.load(std::memory_order_relaxed);
+    const uint32_t gone = pass - last;
+    t.history.store(gone < 64 ? history << gone | 1 : 1, std::memory_order_relaxed);
+  }
+  if (!trace_) return;
+  const WeightMatrix& matrix = map_.matrix_of(tile);
+  trace_({.pass = pass,
+          .tile = tile,
+          .matrix = matrix.name,
+          .layer = matrix.layer,
+          .bytes = map_.tile(tile).bytes,
+          .hit = hit,
+          .stall_ns = stall_ns,
+          .resident_bytes = resident_bytes_.load(std::memory_order_relaxed),
+          .capacity_bytes = capacity_bytes()});
+}
+
+std::optional<PinnedTile> WeightCache::PinIfResident(int32_t tile) {
+  const uint32_t before = state(tile).word.fetch_add(1, std::memory_order_acquire);
+  if ((before & kResident) != 0) return Handle(tile);
+  Unpin(tile);
+  return std::nullopt;
+}
+
+void WeightCache::Unpin(int32_t tile) {
+  const uint32_t before = state(tile).word.fetch_sub(1, std::memory_order_acq_rel);
+  if ((before & kPinMask) != 1 || (before & kResident) == 0) return;
+  if ((before & (kInSlot | kLeaving)) == 0) return;
+  const std::lock_guard lock(mutex_);
+  const uint32_t now = state(tile).word.load(std::memory_order_relaxed);
+  const bool is_over = (now & kFresh) == 0 && !policy_.keeps_slots();
+  if (is_over || (now & kLeaving) != 0) DropIfUnpinned(tile);
+  UseFreedMemory();
+  // Kept or dropped, its slot can now be another tile's.
+  WakeReaders();
+  if (waiting_ > 0) tile_settled_.notify_all();
 }
 
 Result<void> WeightCache::ReadRow(int32_t matrix, int64_t row, std::span<std::byte> out) {
@@ -101,63 +214,96 @@ Result<void> WeightCache::ReadRow(int32_t matrix, int64_t row, std::span<std::by
   const TileMap::Range& range = map_.tiles_of(matrix);
   if (range.count > 0) {
     const auto tile = static_cast<int32_t>(range.first + row / range.rows_per_tile);
-    const Slot& slot = slots_[static_cast<size_t>(tile)];
-    if (slot.state.load(std::memory_order_acquire) == State::kResident) {
+    if (const auto resident = PinIfResident(tile)) {
       const auto row_in_tile = static_cast<uint64_t>(row % range.rows_per_tile);
-      std::memcpy(out.data(), SlotBytes(tile).data() + row_in_tile * row_bytes, row_bytes);
+      std::memcpy(out.data(), resident->data().data() + row_in_tile * row_bytes, row_bytes);
       return {};
     }
   }
-  return TimedRead(source, source.offset + static_cast<uint64_t>(row) * row_bytes, out);
+  return ReadRowFromFile(source, row, out);
 }
 
-Result<void> WeightCache::Preload(ThreadPool& pool,
-                                  FunctionRef<bool(uint64_t, uint64_t)> on_progress) {
-  std::mutex progress_mutex;
-  Result<void> outcome;  // guarded by progress_mutex
-  std::atomic<bool> stopped{false};
-  uint64_t done = 0;
-  pool.ParallelFor(static_cast<int64_t>(slots_.size()), 1, [&](int64_t tile, int64_t, int) {
-    if (stopped.load(std::memory_order_relaxed)) return;
-    auto loaded = Load(static_cast<int32_t>(tile));
-    const std::lock_guard lock(progress_mutex);
-    if (stopped.load(std::memory_order_relaxed)) return;
-    done += map_.tile(static_cast<int32_t>(tile)).bytes;
-    if (!loaded) {
-      outcome = std::move(loaded);
-    } else if (!on_progress(done, map_.weight_bytes())) {
-      outcome = Fail(ErrorCode::kCancelled, "loading was stopped");
-    }
-    if (!outcome) stopped.store(true, std::memory_order_relaxed);
-  });
-  return outcome;
+Result<void> WeightCache::ReadRowFromFile(const WeightMatrix& matrix, int64_t row,
+                                          std::span<std::byte> out) {
+  const uint64_t offset = matrix.offset + static_cast<uint64_t>(row) * out.size();
+  if (auto read = ReadExactlyAt(*matrix.file, offset, out); !read) {
+    return Fail(std::move(read).error().In(fmt::format("tensor '{}', row {}", matrix.name, row)));
+  }
+  bytes_read_.fetch_add(out.size(), std::memory_order_relaxed);
+  row_bytes_read_.fetch_add(out.size(), std::memory_order_relaxed);
+  return {};
+}
+
+TileUse WeightCache::UseOf(int32_t tile) const {
+  const TileState& t = state(tile);
+  const uint32_t last = t.last_pass.load(std::memory_order_relaxed);
+  if (last == 0 && t.visits.load(std::memory_order_relaxed) == 0) return {};
+  const uint32_t gone = pass_.load(std::memory_order_relaxed) - last;
+  const uint64_t history = gone < 64 ? t.history.load(std::memory_order_relaxed) << gone : 0;
+  const uint64_t window = ~uint64_t{0} >> (64 - options_.frequency_window);
+  return {.last_visit = uint64_t{last} * tiles_.size() + static_cast<uint64_t>(tile) + 1,
+          .window_visits = std::popcount(history & window)};
 }
 
 CacheStatistics WeightCache::Statistics() const {
   CacheStatistics s;
   s.instance_id = instance_id_;
-  s.policy = "keep-all";
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    const uint64_t bytes = map_.tiles()[i].bytes;
-    const uint64_t hits = slots_[i].hits.load(std::memory_order_relaxed);
-    const uint64_t misses = slots_[i].misses.load(std::memory_order_relaxed);
+  s.policy = policy_.name();
+  s.reader = reader_name_;
+  for (int32_t tile = 0; tile < map_.tile_count(); ++tile) {
+    const TileState& t = state(tile);
+    const uint64_t bytes = map_.tile(tile).bytes;
+    const uint64_t hits = t.hits.load(std::memory_order_relaxed);
+    const uint64_t visits = std::max(hits, t.visits.load(std::memory_order_relaxed));
     s.hits += hits;
-    s.misses += misses;
+    s.misses += visits - hits;
     s.hit_bytes += hits * bytes;
-    s.miss_bytes += misses * bytes;
-    if (slots_[i].pins.load(std::memory_order_relaxed) > 0) s.pinned_bytes += bytes;
+    s.miss_bytes += (visits - hits) * bytes;
+    const uint32_t word = t.word.load(std::memory_order_relaxed);
+    if ((word & kResident) != 0 && (word & kPinMask) > 0) s.pinned_bytes += bytes;
   }
+  const auto seconds = [](const std::atomic<int64_t>& ns) {
+    return 1e-9 * static_cast<double>(ns.load(std::memory_order_relaxed));
+  };
+  s.evictions = evictions_.load(std::memory_order_relaxed);
   s.bytes_read = bytes_read_.load(std::memory_order_relaxed);
-  s.read_seconds = 1e-9 * static_cast<double>(read_ns_.load(std::memory_order_relaxed));
-  s.stall_seconds = 1e-9 * static_cast<double>(stall_ns_.load(std::memory_order_relaxed));
+  s.row_bytes_read = row_bytes_read_.load(std::memory_order_relaxed);
+  s.disk_bytes = disk_bytes_.load(std::memory_order_relaxed);
+  s.page_cache_bytes = page_cache_bytes_.load(std::memory_order_relaxed);
+  s.read_seconds = seconds(read_ns_);
+  s.thaw_seconds = seconds(thaw_ns_);
+  s.stall_seconds = seconds(stall_ns_);
   s.resident_bytes = resident_bytes_.load(std::memory_order_relaxed);
-  s.planned_bytes = map_.weight_bytes();
   s.weight_bytes = map_.weight_bytes();
+  const std::lock_guard lock(mutex_);
+  s.capacity_bytes = targets_.capacity_bytes;
+  s.planned_bytes = targets_.resident_bytes;
+  s.slot_bytes = slots_.size() * map_.largest_span_bytes();
   return s;
 }
 
-std::span<std::byte> WeightCache::SlotBytes(int32_t tile) {
-  return memory_.bytes().subspan(slots_[static_cast<size_t>(tile)].offset, map_.tile(tile).bytes);
+std::vector<MatrixStatistics> WeightCache::PerMatrix() const {
+  std::vector<MatrixStatistics> all;
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < map_.matrices().size(); ++i) {
+    const WeightMatrix& matrix = map_.matrices()[i];
+    const TileMap::Range& range = map_.tiles_of(static_cast<int32_t>(i));
+    MatrixStatistics m{.name = matrix.name, .layer = matrix.layer};
+    for (int32_t tile = range.first; tile < range.first + range.count; ++tile) {
+      const TileState& t = state(tile);
+      const uint64_t bytes = map_.tile(tile).bytes;
+      m.bytes += bytes;
+      if ((t.word.load(std::memory_order_relaxed) & kResident) != 0) m.resident_bytes += bytes;
+      if (t.place != kNowhere) m.planned_bytes += bytes;
+      m.visits += t.visits.load(std::memory_order_relaxed);
+      m.hits += t.hits.load(std::memory_order_relaxed);
+      m.window_visits += UseOf(tile).window_visits;
+      m.read_seconds += 1e-9 * static_cast<double>(t.read_ns);
+    }
+    if (range.count > 0) m.window_visits /= range.count;
+    all.push_back(m);
+  }
+  return all;
 }
 
 }  // namespace thaw

@@ -2,38 +2,60 @@
 //
 // There is one instance per process, shared by all that reads weights; it is created at load and
 // never copied or cleared. Weights are reached tile by tile through Pin(), which hands out a view.
+// It never holds more than its capacity, which can be changed at any time.
 //
-//   absent --(Pin or Preload: this thread reads)--> loading --(read done)--> resident
-//                                                      |
-//                                                      +--(read failed)--> absent
+//            +------------------- read failed ----------------------+
+//            v                                                      |
+//   absent --+--(reader: tile is next in the pass)--> loading --(read done)--> fresh
+//      ^     +--(Pin: nobody reads it yet)----------> loading --(read done)--+   |
+//      |                                                                     v   v (Pin)
+//      +----(last pin gone: slot let go, place taken away; or evicted)---- resident
 //
-// Only the thread that made a tile `loading` moves it on; others that want it wait (one read, many
-// waiters). A resident tile stays resident. No lock is held across a read.
+// `loading` belongs to the thread that reads; others wait for it (one read, many waiters). `fresh`
+// is resident and read for a visit that has not come: it gives way only to tiles that are needed
+// sooner. What is pinned stays where it is. Which tiles have memory of their own and which share
+// slots is the policy's to say (residency/policy.h). No lock is held across a read.
 //
-// Memory: one block, taken at creation, with a slot for every tile; the system backs a slot with
-// memory when its tile is first read. Reads are positioned reads, never a memory map.
+// Memory: one range of addresses. Places and slots are extents of it, laid out from its beginning
+// in the order of their worth; lowering the capacity gives memory back from its end, in units of
+// huge pages.
 //
-// Thread safe. Costs: a hit is one load and two atomic additions on the tile's own cache line. What
-// this is bad at: everything must fit, and a model is read whole before its last layer has run
-// once.
+// Threads: everything is thread safe. Reader threads read ahead of the pass that BeginPass
+// announced; Pin waits for them, or reads by itself what nobody reads. A pass that breaks off
+// leaves nothing behind but tiles read in vain.
+//
+// Costs: a hit of a tile with a place is two atomic operations on the tile's own cache line, and
+// three relaxed counters; a visit of a tile in a slot takes the lock once more. What this is bad
+// at: changing the capacity looks at every tile; slots are as large as the largest tile, so small
+// tiles waste part of them; and one lock serves all misses, which at one per 512 KiB read is idle.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/aligned_buffer.h"
 #include "base/function_ref.h"
+#include "base/memory_region.h"
 #include "base/result.h"
-#include "base/thread_pool.h"
+#include "io/read_queue.h"
+#include "residency/cache_statistics.h"
+#include "residency/extent_allocator.h"
+#include "residency/placement.h"
+#include "residency/policy.h"
 #include "residency/tile_map.h"
+#include "residency/visit_schedule.h"
 
 namespace thaw {
 
@@ -44,104 +66,280 @@ class PinnedTile {
  public:
   PinnedTile() = default;
   PinnedTile(PinnedTile&& other) noexcept
-      : data_(other.data_), pins_(std::exchange(other.pins_, nullptr)) {}
+      : data_(other.data_), cache_(std::exchange(other.cache_, nullptr)), tile_(other.tile_) {}
   PinnedTile& operator=(PinnedTile&& other) noexcept {
     std::swap(data_, other.data_);
-    std::swap(pins_, other.pins_);
+    std::swap(cache_, other.cache_);
+    std::swap(tile_, other.tile_);
     return *this;
   }
-  ~PinnedTile() {
-    if (pins_ != nullptr) pins_->fetch_sub(1, std::memory_order_release);
-  }
+  ~PinnedTile();
 
   // The tile's rows as in the file, one after another.
   std::span<const std::byte> data() const { return data_; }
 
  private:
   friend class WeightCache;
-  PinnedTile(std::span<const std::byte> data, std::atomic<uint32_t>* pins)
-      : data_(data), pins_(pins) {}
+  PinnedTile(std::span<const std::byte> data, WeightCache* cache, int32_t tile)
+      : data_(data), cache_(cache), tile_(tile) {}
 
   std::span<const std::byte> data_;
-  std::atomic<uint32_t>* pins_ = nullptr;
+  WeightCache* cache_ = nullptr;
+  int32_t tile_ = 0;
 };
 
-// A snapshot. Counts and bytes only grow from one snapshot to the next; resident_bytes and
-// pinned_bytes are of the moment.
-struct CacheStatistics {
-  uint64_t instance_id = 0;  // of the cache, unique within the process
-  std::string_view policy;   // how tiles are chosen to stay
-  uint64_t hits = 0;         // pins that found their tile resident
-  uint64_t misses = 0;       // pins that did not
-  uint64_t hit_bytes = 0;
-  uint64_t miss_bytes = 0;
-  uint64_t evictions = 0;
-  uint64_t bytes_read = 0;   // from files, single rows included
-  double read_seconds = 0;   // spent reading, summed over threads
-  double thaw_seconds = 0;   // spent turning file bytes into resident tiles
-  double stall_seconds = 0;  // pins spent waiting, summed over threads
-  uint64_t resident_bytes = 0;
-  uint64_t pinned_bytes = 0;   // of tiles with a live handle
-  uint64_t planned_bytes = 0;  // meant to stay resident
-  uint64_t weight_bytes = 0;   // of all tiles
+struct WeightCacheOptions {
+  // Of all places and slots together, rounded down to whole huge pages.
+  uint64_t capacity_bytes = kUnlimited;
+  const Policy* policy = &PlannedPolicy();
+  // Forward passes that "often" looks back on, 1 to 64.
+  int frequency_window = 64;
+  // Names of matrices that always have a place; `*` stands for any characters.
+  std::vector<std::string> pinned = {};
+
+  // How many layers ahead of the visits tiles are read; 0 reads nothing ahead, kFarAhead as far as
+  // the slots reach.
+  int prefetch_ahead = kFarAhead;
+  // Whether a visit waits until everything within prefetch_ahead layers has been read.
+  bool synchronous_prefetch = false;
+  // Threads that read; 0: one with io_uring, several where plain reads must do.
+  int io_threads = 0;
+  bool use_uring = true;
+
+  static constexpr uint64_t kUnlimited = UINT64_MAX;
+  static constexpr int kFarAhead = -1;
+};
+
+// What a preload, a pinning or a verification did.
+struct ResidencyReport {
+  int64_t tiles = 0;            // that were asked for
+  uint64_t bytes = 0;           // of those tiles
+  int64_t tiles_read = 0;       // of them, read now
+  int64_t tiles_streamed = 0;   // of them, without a place: they cannot stay
+  uint64_t bytes_streamed = 0;  // of those
 };
 
 class WeightCache {
  public:
-  static Result<std::unique_ptr<WeightCache>> Create(std::vector<WeightMatrix> matrices);
-
+  // kResourceExhausted when the capacity is too small (residency/placement.h); kInvalidArgument for
+  // a name that matches no matrix.
+  static Result<std::unique_ptr<WeightCache>> Create(TileMap map,
+                                                     const WeightCacheOptions& options);
+  ~WeightCache();
   WeightCache(const WeightCache&) = delete;
   WeightCache& operator=(const WeightCache&) = delete;
 
   const TileMap& map() const { return map_; }
+  const Policy& policy() const { return policy_; }
 
-  // A handle to tile `tile` of map(), read first where it is absent. The error of a failed read
+  // "io_uring" or "pread"; why it is not io_uring, where that was asked for ("" otherwise).
+  std::string_view reader_name() const { return reader_name_; }
+  const std::string& reader_note() const { return reader_note_; }
+
+  // ------------------------------------------------------------------------------------ visits
+
+  // Announces a forward pass over the tiles [0, end) of map(), in that order. kCorrupt when a file
+  // is no longer the one that was opened.
+  Result<void> BeginPass(int32_t end);
+
+  // Whether a tile has memory of its own, so that visiting it never waits once it was read.
+  bool HasPlace(int32_t tile) const {
+    return state(tile).place.load(std::memory_order_relaxed) != kNowhere;
+  }
+
+  // A visit: a handle to tile `tile`, read first where it is absent. The error of a failed read
   // names file, tensor and offset; a later call tries again.
   Result<PinnedTile> Pin(int32_t tile);
+
+  // A handle if the tile is resident; reads nothing, counts nothing.
+  std::optional<PinnedTile> PinIfResident(int32_t tile);
 
   // Copies the file bytes of one row to `out` (row_bytes() of them): from the resident tile where
   // there is one, else by one small read that keeps nothing.
   Result<void> ReadRow(int32_t matrix, int64_t row, std::span<std::byte> out);
 
-  // Reads every absent tile, on all threads of `pool`. `on_progress(done, total)` gets bytes, from
-  // one thread at a time, and returns whether to go on; kCancelled when it said no. Idempotent.
-  Result<void> Preload(ThreadPool& pool,
-                       FunctionRef<bool(uint64_t done, uint64_t total)> on_progress);
+  // ------------------------------------------------------------------------------------ contents
+
+  // The matrices whose name matches `pattern`; those of one group of a layer.
+  std::vector<int32_t> FindMatrices(std::string_view pattern) const;
+  std::vector<int32_t> FindMatrices(int32_t layer, WeightGroup group) const;
+
+  // Reads every tile of `matrices` that has a place and is absent. `on_progress(done, total)` gets
+  // bytes, from this thread, and returns whether to go on; kCancelled when it said no. Idempotent.
+  Result<ResidencyReport> Preload(std::span<const int32_t> matrices,
+                                  FunctionRef<bool(uint64_t done, uint64_t total)> on_progress);
+  Result<ResidencyReport> Preload(FunctionRef<bool(uint64_t done, uint64_t total)> on_progress);
+
+  // Gives the tiles of `matrices` places for good, before all others. kResourceExhausted, with
+  // nothing changed, when they do not fit.
+  Result<ResidencyReport> PinMatrices(std::span<const int32_t> matrices);
+
+  // Compares every resident tile with its checksum, and the file's bytes with it too. kCorrupt
+  // names the first tile that differs. Uses one tile's room of memory of its own while it runs.
+  Result<ResidencyReport> Verify(FunctionRef<bool(uint64_t done, uint64_t total)> on_progress);
+
+  // ------------------------------------------------------------------------------------ capacity
+
+  // [tiles], which were pinned by name.
+  std::vector<char> pinned_tiles() const;
+
+  uint64_t capacity_bytes() const { return capacity_bytes_.load(std::memory_order_relaxed); }
+
+  // Changes the capacity; when it returns, what is unpinned obeys it and the memory is the system's
+  // again; what is pinned follows with its last pin. Errors as Create, with nothing changed.
+  Result<void> SetCapacity(uint64_t bytes);
+
+  // Gives places by what was observed: weights that most passes visit first.
+  Result<void> Optimize();
+
+  // ------------------------------------------------------------------------------------ reports
 
   CacheStatistics Statistics() const;
+  // One for each matrix of the map.
+  std::vector<MatrixStatistics> PerMatrix() const;
+
+  // Called for every visit, from any thread, several at a time; empty for none. Set it while no
+  // pass runs.
+  void SetTrace(std::function<void(const VisitEvent&)> trace) { trace_ = std::move(trace); }
 
  private:
-  enum class State : uint8_t { kAbsent, kLoading, kResident };
+  friend class PinnedTile;
 
-  // A cache line each, so that pins of neighbours do not disturb one another.
-  struct alignas(64) Slot {
-    std::atomic<State> state{State::kAbsent};
-    std::atomic<uint32_t> pins{0};
+  // Flags of TileState::word, above the count of pins.
+  static constexpr uint32_t kPinMask = (1U << 24) - 1;
+  static constexpr uint32_t kResident = 1U << 24;
+  static constexpr uint32_t kFresh = 1U << 25;    // read, not visited yet
+  static constexpr uint32_t kInSlot = 1U << 26;   // the last unpin must be told to the cache
+  static constexpr uint32_t kLeaving = 1U << 27;  // loses its memory with the last unpin
+
+  static constexpr int64_t kNowhere = -1;
+
+  // A cache line each and more, so that pins of neighbours do not disturb one another.
+  struct alignas(64) TileState {
+    std::atomic<uint32_t> word{0};
+    std::atomic<std::byte*> data{nullptr};  // valid while resident
+    std::atomic<uint64_t> visits{0};
     std::atomic<uint64_t> hits{0};
-    std::atomic<uint64_t> misses{0};
-    size_t offset = 0;  // in memory_
+    std::atomic<uint64_t> history{0};      // bit i: visited i passes before last_pass
+    std::atomic<uint32_t> last_pass{0};    // the latest that visited it
+    std::atomic<int64_t> place{kNowhere};  // of its own; changes with mutex_ held
+    // All below guarded by mutex_.
+    uint64_t checksum = 0;  // of the first read; valid when has_checksum
+    uint64_t read_ns = 0;
+    int64_t extent = kNowhere;  // where it is, or is being read to
+    uint16_t waiters = 0;
+    bool loading = false;
+    bool has_checksum = false;
+    bool wanted_by_preload = false;
   };
 
-  WeightCache(TileMap map, AlignedBuffer memory, std::vector<size_t> offsets);
+  struct Slot {
+    uint64_t offset = 0;
+    int32_t tile = kFree;
+  };
+  static constexpr int32_t kFree = -1;
 
-  // Makes the tile resident; returns once it is, whoever read it.
-  Result<void> Load(int32_t tile);
-  Result<void> ReadTile(int32_t tile);
-  Result<void> TimedRead(const WeightMatrix& matrix, uint64_t offset, std::span<std::byte> out);
-  std::span<std::byte> SlotBytes(int32_t tile);
+  WeightCache(TileMap map, const WeightCacheOptions& options, MemoryRegion memory,
+              std::vector<char> pinned);
+
+  // weight_cache.cc
+  PinnedTile Handle(int32_t tile);
+  void CountVisit(int32_t tile, bool hit, int64_t stall_ns);
+  void Unpin(int32_t tile);
+  Result<PinnedTile> PinUnderLock(int32_t tile);
+  void NoteVisit(int32_t tile);
+  Result<void> ReadByThisThread(int32_t tile, std::unique_lock<std::mutex>& lock);
+  // Ends the lock; the tile is pinned for this visit already.
+  PinnedTile VisitPinned(int32_t tile, bool waited, int64_t stall_ns,
+                         std::unique_lock<std::mutex>& lock);
+  Result<void> ReadRowFromFile(const WeightMatrix& matrix, int64_t row, std::span<std::byte> out);
+
+  // weight_cache_contents.cc
+  Result<void> WaitForPreload(std::span<const int32_t> tiles, uint64_t total_bytes,
+                              FunctionRef<bool(uint64_t done, uint64_t total)> on_progress,
+                              std::unique_lock<std::mutex>& lock);
+  Result<void> ReadIfAbsent(int32_t tile, ResidencyReport& report,
+                            std::unique_lock<std::mutex>& lock);
+  Result<void> VerifyTile(int32_t tile, std::span<const std::byte> resident, AlignedBuffer& copy);
+
+  // weight_cache_arrangement.cc; all with mutex_ held.
+  void Rearrange(PlacementTargets targets);
+  void FillMemory();
+  void DropIfUnpinned(int32_t tile);
+  void LoseMemory(int32_t tile);
+  void FreeExtent(int32_t tile);
+  void UseFreedMemory();
+  Slot* SlotAt(int64_t extent);
+  void ReleaseTail();
+  std::vector<TileUse> Uses() const;
+  TileUse UseOf(int32_t tile) const;
+
+  // weight_cache_reading.cc; all but StartReaders and ReadLoop with mutex_ held.
+  void StartReaders();
+  void ReadLoop(ReadQueue& queue);
+  void WakeReaders();
+  void ReadAheadNow(std::unique_lock<std::mutex>& lock);
+  std::optional<int32_t> NextToRead();
+  std::optional<int32_t> NextWithPlace();
+  bool IsTooFarAhead(uint64_t time) const;
+  bool TakeMemory(int32_t tile, std::optional<uint64_t> distance);
+  int32_t FindVictim(std::optional<uint64_t> distance) const;
+  void FinishLoading(int32_t tile, const ReadCompletion& read, uint64_t checksum, bool pin);
+  void WaitUntilSomethingSettles(std::unique_lock<std::mutex>& lock);
+  ReadRequest RequestFor(int32_t tile);
+  uint64_t ChecksumIfFirst(int32_t tile, const ReadRequest& request);
+
+  TileState& state(int32_t tile) { return tiles_[static_cast<size_t>(tile)]; }
+  const TileState& state(int32_t tile) const { return tiles_[static_cast<size_t>(tile)]; }
 
   const uint64_t instance_id_;
   const TileMap map_;
-  AlignedBuffer memory_;
-  std::vector<Slot> slots_;  // one a tile
+  const Policy& policy_;
+  const WeightCacheOptions options_;
+  MemoryRegion memory_;
+  std::vector<TileState> tiles_;
+  std::vector<const File*> files_;  // each once
+  std::function<void(const VisitEvent&)> trace_;
+  std::string reader_name_;
+  std::string reader_note_;
 
-  std::mutex mutex_;  // guards the transitions out of kAbsent and kLoading
-  std::condition_variable tile_settled_;
+  mutable std::mutex mutex_;
+  std::condition_variable tile_settled_;  // a tile became resident or absent, or a slot free
+  std::condition_variable reader_wake_;
+  // Guarded by mutex_:
+  VisitSchedule schedule_;
+  ExtentAllocator extents_{0};
+  std::vector<Slot> slots_;
+  PlacementTargets targets_;
+  std::vector<char> pinned_;    // [tiles], asked for by name
+  uint64_t memory_end_ = 0;     // no page above it is backed
+  int32_t preload_cursor_ = 0;  // no tile below it is still to be read for a preload
+  int64_t preloads_ = 0;        // tiles that preloads still wait for
+  int waiting_ = 0;             // threads that wait for tile_settled_
+  int ahead_ = 0;               // tiles in slots that are loading or fresh
+  uint64_t wake_count_ = 0;     // of WakeReaders
+  size_t idle_readers_ = 0;     // that found nothing to read since then
+  bool memory_came_free_ = false;
+  bool stop_ = false;
 
+  size_t reader_count_ = 0;
+  std::vector<std::thread> readers_;
+
+  std::atomic<uint64_t> capacity_bytes_{0};
+  std::atomic<uint32_t> pass_{0};
   std::atomic<uint64_t> resident_bytes_{0};
+  std::atomic<uint64_t> evictions_{0};
   std::atomic<uint64_t> bytes_read_{0};
+  std::atomic<uint64_t> row_bytes_read_{0};
+  std::atomic<uint64_t> disk_bytes_{0};
+  std::atomic<uint64_t> page_cache_bytes_{0};
   std::atomic<int64_t> read_ns_{0};
+  std::atomic<int64_t> thaw_ns_{0};
   std::atomic<int64_t> stall_ns_{0};
 };
+
+inline PinnedTile::~PinnedTile() {
+  if (cache_ != nullptr) cache_->Unpin(tile_);
+}
 
 }  // namespace thaw

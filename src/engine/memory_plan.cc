@@ -1,0 +1,158 @@
+#include "engine/memory_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "model/kv_cache.h"
+#include "model/workspace.h"
+
+namespace thaw {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+// Most models state contexts whose KV cache would dwarf their weights.
+constexpr int64_t kDefaultMaxContext = 4096;
+
+// A context that nobody asked for is lowered no further than this to fit a budget.
+constexpr int64_t kLeastDefaultContext = 256;
+
+// The largest amortizes unpacking and reading weights over many tokens with working memory of 12
+// MiB for a 1.1B model; the least keeps the floor low.
+constexpr std::array<int64_t, 5> kPrefillChunks = {128, 64, 32, 16, 8};
+
+// Working memory beyond the least chunk's may take this part of what lies above the floor.
+constexpr uint64_t kScratchShare = 8;
+
+// Positions whose logits are computed at a time where all are wanted: as many as fit into 4 MiB.
+constexpr int64_t kMostLogitsChunk = 32;
+constexpr uint64_t kLogitsBytes = 4 * kMiB;
+
+// What the program touches only later, measured over short and long answers: code and library
+// pages, the heap of tokens and text, and per thread a stack.
+constexpr uint64_t kGrowthBytes = 4 * kMiB;
+constexpr uint64_t kGrowthBytesPerThread = 128 << 10;
+// The cache's and the model's tables for each tile, and the sampler's for each vocabulary entry.
+constexpr uint64_t kGrowthBytesPerTile = 512;
+constexpr uint64_t kGrowthBytesPerVocabularyEntry = 24;
+
+// Page tables, ring buffers and other kernel memory that a cgroup charges: 0.3 to 0.9 MiB measured
+// with huge pages, and 8 bytes for each 4 KiB where there are none.
+constexpr uint64_t kKernelBytes = kMiB;
+constexpr uint64_t kKernelShare = 512;
+
+// The program's own size differs by this much from run to run; a budget that missed the floor by
+// less than it is taken for the floor.
+constexpr uint64_t kMeasurementBytes = kMiB;
+
+// All shares but the weights'.
+MemoryPlan FixedShares(const MemoryPlanInput& in, int64_t context, int64_t chunk) {
+  const ModelConfig& config = *in.config;
+  MemoryPlan plan;
+  plan.context = context;
+  plan.prefill_chunk = std::min(chunk, context);
+  plan.program_bytes = in.resident_bytes;
+  plan.growth_bytes = kGrowthBytes + kGrowthBytesPerThread * static_cast<uint64_t>(in.threads) +
+                      kGrowthBytesPerTile * static_cast<uint64_t>(in.map->tile_count()) +
+                      kGrowthBytesPerVocabularyEntry * static_cast<uint64_t>(config.n_vocab);
+  plan.kv_bytes = KvCache::Bytes(config, in.kv_type, context);
+  plan.scratch_bytes = WorkspaceBytes(config, {.max_batch = plan.prefill_chunk,
+                                               .max_context = context,
+                                               .threads = in.threads,
+                                               .embedding_row_bytes = in.embedding_row_bytes});
+  const uint64_t row = static_cast<uint64_t>(config.n_vocab) * sizeof(float);
+  plan.logits_chunk = std::clamp(static_cast<int64_t>(kLogitsBytes / row), int64_t{1},
+                                 std::min(plan.prefill_chunk, kMostLogitsChunk));
+  plan.logits_bytes = static_cast<uint64_t>(plan.logits_chunk) * row;
+  const uint64_t mapped = in.map->span_bytes() + plan.kv_bytes + plan.scratch_bytes;
+  plan.kernel_bytes = kKernelBytes + (in.huge_pages ? 0 : mapped / kKernelShare);
+  return plan;
+}
+
+uint64_t SumOfShares(const MemoryPlan& plan) {
+  return plan.program_bytes + plan.growth_bytes + plan.kernel_bytes + plan.kv_bytes +
+         plan.scratch_bytes + plan.logits_bytes;
+}
+
+uint64_t Floor(const MemoryPlanInput& in, int64_t context) {
+  const int64_t chunk = in.prefill_chunk > 0 ? in.prefill_chunk : kPrefillChunks.back();
+  const uint64_t least = SumOfShares(FixedShares(in, context, chunk)) +
+                         MinimumCapacity(*in.map, *in.policy, in.pinned);
+  // What was held while the model was opened is part of the peak, too.
+  return std::max(least, in.peak_resident_bytes) + kMeasurementBytes;
+}
+
+Result<void> FailBelowFloor(const MemoryPlanInput& in, uint64_t budget, uint64_t floor,
+                            int64_t context) {
+  std::string advice = "a shorter context (-c) needs less";
+  if (in.kv_type == KvType::kF32) advice += ", and so does --kv-type f16 or q8_0";
+  if (in.kv_type == KvType::kF16) advice += ", and so does --kv-type q8_0";
+  if (in.prefill_chunk > kPrefillChunks.back()) advice += ", and a smaller --prefill-chunk";
+  if (std::ranges::count(in.pinned, 1) > 0) advice += ", and pinning fewer weights";
+  return Fail(ErrorCode::kResourceExhausted,
+              "a budget of {} is below the floor of {} ({} bytes): the program takes {}, the KV "
+              "cache of {} positions {}, the least of weights {}; {}",
+              FormatBytes(budget), FormatBytes(floor), floor, FormatBytes(in.resident_bytes),
+              context, FormatBytes(KvCache::Bytes(*in.config, in.kv_type, context)),
+              FormatBytes(MinimumCapacity(*in.map, *in.policy, in.pinned)), advice);
+}
+
+// The plan with a chunk, its weights placed.
+Result<MemoryPlan> PlaceWeights(const MemoryPlanInput& in, uint64_t budget, uint64_t floor,
+                                int64_t context, int64_t chunk) {
+  MemoryPlan plan = FixedShares(in, context, chunk);
+  plan.budget_bytes = budget;
+  plan.floor_bytes = floor;
+  const uint64_t fixed = SumOfShares(plan);
+  const uint64_t minimum = MinimumCapacity(*in.map, *in.policy, in.pinned);
+  plan.weight_capacity_bytes = std::max(budget - std::min(budget, fixed), minimum);
+  const std::vector<TileUse> unseen(static_cast<size_t>(in.map->tile_count()));
+  THAW_ASSIGN(const PlacementTargets targets,
+              ChoosePlacement(*in.map, *in.policy, unseen, in.pinned, plan.weight_capacity_bytes));
+  plan.weight_capacity_bytes = targets.capacity_bytes;
+  plan.weight_bytes = in.map->weight_bytes();
+  plan.resident_bytes = targets.resident_bytes;
+  plan.streamed_bytes = targets.streamed_bytes;
+  plan.slot_bytes = targets.slot_bytes;
+  return plan;
+}
+
+}  // namespace
+
+Result<MemoryPlan> MakeMemoryPlan(const MemoryPlanInput& in) {
+  const int64_t wanted =
+      in.context > 0 ? in.context : std::min(in.config->context_length, kDefaultMaxContext);
+  const uint64_t floor = Floor(in, wanted);
+  const uint64_t budget = BudgetBytes(in.budget, {.available_bytes = in.available_bytes,
+                                                  .default_bytes = in.default_budget_bytes,
+                                                  .floor_bytes = floor,
+                                                  .weight_bytes = in.map->weight_bytes()});
+  const auto fits = [&](int64_t context) {
+    return budget + kMeasurementBytes >= Floor(in, context);
+  };
+  int64_t context = wanted;
+  while (in.context == 0 && !fits(context) && context / 2 >= kLeastDefaultContext) context /= 2;
+  if (!fits(context)) THAW_TRY(FailBelowFloor(in, budget, Floor(in, context), context));
+  if (context < wanted) {
+    LogWarning("the context is {} positions instead of {}, to fit into {}", context, wanted,
+               FormatBytes(budget));
+  }
+  if (in.prefill_chunk > 0) return PlaceWeights(in, budget, floor, context, in.prefill_chunk);
+  const uint64_t least_scratch = FixedShares(in, context, kPrefillChunks.back()).scratch_bytes;
+  const uint64_t above_floor = budget - std::min(budget, Floor(in, context));
+  std::optional<MemoryPlan> best;
+  for (const int64_t chunk : kPrefillChunks) {
+    THAW_ASSIGN(const MemoryPlan plan, PlaceWeights(in, budget, floor, context, chunk));
+    if (plan.streamed_bytes == 0) return plan;
+    const bool is_modest = plan.scratch_bytes - least_scratch <= above_floor / kScratchShare;
+    if (!best && (is_modest || chunk == kPrefillChunks.back())) best = plan;
+    // Smaller chunks that keep everything in memory are worth it only while they are not tiny.
+    if (best && chunk <= 32) break;
+  }
+  return *best;
+}
+
+}  // namespace thaw

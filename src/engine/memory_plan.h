@@ -1,0 +1,78 @@
+// Where every byte of a budget goes: what the engine allocates, and what `thaw plan` prints.
+//
+// The shares are those of the whole process: its program, libraries and tables as measured when
+// the plan is made, memory that the system will hold on its behalf, the KV cache of one sequence of
+// the full context, working memory, and what is left for weights. MakeMemoryPlan is the only place
+// where they are computed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/budget.h"
+#include "kernels/attention.h"
+#include "model/config.h"
+#include "residency/placement.h"
+
+namespace thaw {
+
+struct MemoryPlan {
+  uint64_t budget_bytes = 0;
+  uint64_t floor_bytes = 0;  // the least budget with this context, KV type and these threads
+
+  // The shares; they add up to no more than the budget.
+  uint64_t program_bytes = 0;  // program, libraries, metadata, tokenizer: measured
+  uint64_t growth_bytes = 0;   // what the program will still touch: code, heap, stacks, tables
+  uint64_t kernel_bytes = 0;   // page tables and the like, charged to a cgroup
+  uint64_t kv_bytes = 0;       // of one sequence
+  uint64_t scratch_bytes = 0;  // activations
+  uint64_t logits_bytes = 0;
+  uint64_t weight_capacity_bytes = 0;  // places and slots
+
+  int64_t context = 0;        // positions of a sequence
+  int64_t prefill_chunk = 0;  // tokens of one forward pass over a prompt
+  int64_t logits_chunk = 0;   // positions whose logits are computed at a time
+
+  uint64_t weight_bytes = 0;
+  uint64_t resident_bytes = 0;  // weights with memory of their own
+  uint64_t streamed_bytes = 0;  // weights read again for every token
+  uint64_t slot_bytes = 0;      // the ring they are read into
+
+  uint64_t claimed_bytes() const {
+    return program_bytes + growth_bytes + kernel_bytes + kv_bytes + scratch_bytes + logits_bytes +
+           weight_capacity_bytes;
+  }
+
+  // Weights read for each decoded token: what is streamed, where the policy keeps a plan.
+  uint64_t bytes_read_per_token() const { return streamed_bytes; }
+  double best_possible_hit_rate_bytes() const {
+    return weight_bytes == 0
+               ? 1.0
+               : static_cast<double>(resident_bytes) / static_cast<double>(weight_bytes);
+  }
+};
+
+// What a plan is made from.
+struct MemoryPlanInput {
+  const ModelConfig* config = nullptr;
+  const TileMap* map = nullptr;
+  const Policy* policy = nullptr;
+  std::vector<char> pinned = {};     // [tiles]
+  uint64_t resident_bytes = 0;       // of the process now, everything above already loaded
+  uint64_t peak_resident_bytes = 0;  // of the process so far
+  uint64_t available_bytes = 0;      // what `50%` is a part of
+  uint64_t default_budget_bytes = 0;
+  bool huge_pages = false;  // whether the system gives them
+  int threads = 1;
+  int64_t embedding_row_bytes = 0;
+  KvType kv_type = KvType::kF16;
+  int64_t context = 0;        // 0: the model's, at most 4096, less where it does not fit
+  int64_t prefill_chunk = 0;  // 0: what the budget has room for
+  BudgetRequest budget = {};
+};
+
+// kResourceExhausted below the floor: states it, and what could be lowered.
+Result<MemoryPlan> MakeMemoryPlan(const MemoryPlanInput& input);
+
+}  // namespace thaw

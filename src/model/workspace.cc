@@ -1,0 +1,76 @@
+#include "model/workspace.h"
+
+#include <algorithm>
+
+#include "kernels/activations.h"
+#include "kernels/kernel_table.h"
+
+namespace thaw {
+namespace {
+
+// Every part begins on a cache line.
+size_t AlignUp(int64_t bytes) { return (static_cast<size_t>(bytes) + 63) / 64 * 64; }
+
+int64_t MaxColumns(const ModelConfig& c) {
+  return std::max({c.d_model, c.d_ff, c.n_heads * c.v_head_dim});
+}
+
+// Hands the parts of a block out one after the other. Without a block it only counts, so that the
+// size is known by the very steps that lay it out.
+class Layout {
+ public:
+  explicit Layout(std::byte* block) : block_(block) {}
+
+  template <typename T>
+  void Add(T*& part, int64_t count) {
+    if (block_ != nullptr) part = reinterpret_cast<T*>(block_ + end_);
+    end_ += AlignUp(count * static_cast<int64_t>(sizeof(T)));
+  }
+  size_t bytes() const { return end_; }
+
+ private:
+  std::byte* block_;
+  size_t end_ = 0;
+};
+
+size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block, Workspace& w) {
+  const int64_t batch = size.max_batch;
+  // The quantized copy of any activations: its size need not grow with k where k is no multiple of
+  // a block, so the largest of the three counts.
+  const int64_t quantized =
+      std::max({ActivationBytes(batch, c.d_model), ActivationBytes(batch, c.d_ff),
+                ActivationBytes(batch, c.n_heads * c.v_head_dim)});
+  w.matmul_scratch_stride = AlignUp(MatMulScratchBytes(MaxColumns(c)));
+  Layout layout(block);
+  layout.Add(w.x, batch * c.d_model);
+  layout.Add(w.normed, batch * c.d_model);
+  layout.Add(w.q, batch * c.n_heads * c.head_dim);
+  layout.Add(w.k, batch * c.n_kv_heads * c.head_dim);
+  layout.Add(w.v, batch * c.n_kv_heads * c.v_head_dim);
+  layout.Add(w.attended, batch * c.n_heads * c.v_head_dim);
+  layout.Add(w.gate, batch * c.d_ff);
+  layout.Add(w.up, batch * c.d_ff);
+  layout.Add(w.projected, batch * c.d_model);
+  layout.Add(w.cos_sin, batch * c.rope.rope_dim);
+  layout.Add(w.scores, size.threads * c.group() * size.max_context);
+  layout.Add(w.quantized, quantized);
+  layout.Add(w.matmul_scratch, size.threads * static_cast<int64_t>(w.matmul_scratch_stride));
+  layout.Add(w.row, size.embedding_row_bytes);
+  return layout.bytes();
+}
+
+}  // namespace
+
+uint64_t WorkspaceBytes(const ModelConfig& config, const WorkspaceSize& size) {
+  Workspace unused;
+  return LayOut(config, size, nullptr, unused);
+}
+
+Result<Workspace> AllocateWorkspace(const ModelConfig& config, const WorkspaceSize& size) {
+  Workspace w;
+  THAW_ASSIGN(w.memory, AlignedBuffer::Allocate(WorkspaceBytes(config, size), "activations"));
+  LayOut(config, size, w.memory.data(), w);
+  return w;
+}
+
+}  // namespace thaw

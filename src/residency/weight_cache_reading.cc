@@ -1,0 +1,251 @@
+// What is read next, by whom, and into which memory.
+#include <xxhash.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
+#include "residency/weight_cache.h"
+
+namespace thaw {
+namespace {
+
+// Eight reads of 512 KiB in flight reach the disk's rate; more do not raise it.
+constexpr int kReadsInFlight = 8;
+
+// Plain reads by this many threads reached 0.96 to 1.0 of io_uring's rate.
+constexpr int kPlainReaders = 4;
+
+// Tiles in slots that are read but not visited: bounded also where slots are many, so that reading
+// ahead does not empty a cache that keeps what was visited.
+constexpr int kMostAhead = 16;
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+void WeightCache::StartReaders() {
+  reader_name_ = "pread";
+  if (!options_.use_uring) {
+    reader_note_ = "io_uring was not asked for";
+  } else if (std::ranges::none_of(files_, [](const File* f) { return f->direct().has_value(); })) {
+    reader_note_ = "the file system of the model has no direct reads";
+  } else if (const auto probe = CreateUringQueue(kReadsInFlight); !probe) {
+    reader_note_ = probe.error().message;
+  } else {
+    reader_name_ = (*probe)->name();
+  }
+  const bool use_uring = reader_note_.empty();
+  const int usual = use_uring ? 1 : kPlainReaders;
+  reader_count_ = static_cast<size_t>(options_.io_threads > 0 ? options_.io_threads : usual);
+  for (size_t i = 0; i < reader_count_; ++i) {
+    readers_.emplace_back([this, use_uring] {
+      // The kernel ties a queue to the thread that makes it.
+      auto queue = use_uring ? CreateUringQueue(kReadsInFlight)
+                             : Result<std::unique_ptr<ReadQueue>>(CreatePlainQueue());
+      ReadLoop(queue ? **queue : *CreatePlainQueue());
+    });
+  }
+}
+
+void WeightCache::ReadLoop(ReadQueue& queue) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    if (stop_ && queue.pending() == 0) return;
+    const uint64_t seen = wake_count_;
+    while (!stop_ && queue.pending() < queue.depth()) {
+      const std::optional<int32_t> tile = NextToRead();
+      if (!tile) break;
+      ReadRequest request = RequestFor(*tile);
+      lock.unlock();
+      queue.Submit(request);
+      lock.lock();
+    }
+    if (queue.pending() > 0) {
+      lock.unlock();
+      const ReadCompletion read = queue.Wait();
+      const auto tile = static_cast<int32_t>(read.tag);
+      const uint64_t checksum = read.outcome ? ChecksumIfFirst(tile, RequestFor(tile)) : 0;
+      lock.lock();
+      FinishLoading(tile, read, checksum, /*pin=*/false);
+      continue;
+    }
+    if (stop_) return;
+    ++idle_readers_;
+    if (waiting_ > 0) tile_settled_.notify_all();
+    reader_wake_.wait(lock, [&] { return stop_ || wake_count_ != seen; });
+  }
+}
+
+void WeightCache::WakeReaders() {
+  if (idle_readers_ == 0) return;
+  ++wake_count_;
+  idle_readers_ = 0;
+  reader_wake_.notify_all();
+}
+
+// Returns when the readers have nothing left to read ahead.
+void WeightCache::ReadAheadNow(std::unique_lock<std::mutex>& lock) {
+  WakeReaders();
+  while (idle_readers_ < reader_count_) WaitUntilSomethingSettles(lock);
+}
+
+void WeightCache::WaitUntilSomethingSettles(std::unique_lock<std::mutex>& lock) {
+  ++waiting_;
+  tile_settled_.wait(lock);
+  --waiting_;
+}
+
+// The tile that a reader should read now; its memory is taken and it is loading.
+std::optional<int32_t> WeightCache::NextToRead() {
+  for (uint64_t time = schedule_.cursor(); schedule_.begun() && time < schedule_.horizon();
+       time = schedule_.cursor()) {
+    if (IsTooFarAhead(time)) break;
+    const int32_t tile = schedule_.TileAt(time);
+    TileState& t = state(tile);
+    const uint32_t word = t.word.load(std::memory_order_relaxed);
+    const bool absent = !t.loading && (word & kResident) == 0;
+    // A tile that goes when its present visit ends must be read again after that.
+    if ((word & (kResident | kFresh | kInSlot)) == (kResident | kInSlot) &&
+        !policy_.keeps_slots()) {
+      break;
+    }
+    if (absent && schedule_.IsVisited(tile)) {
+      if (!TakeMemory(tile, time - schedule_.now())) break;
+      t.loading = true;
+      schedule_.AdvanceCursor();
+      return tile;
+    }
+    schedule_.AdvanceCursor();
+  }
+  return NextWithPlace();
+}
+
+// Tiles with a place need no slot: they can be read while the slots are all taken, or for a
+// preload.
+std::optional<int32_t> WeightCache::NextWithPlace() {
+  const bool fill = schedule_.begun() && options_.prefetch_ahead < 0;
+  if (!fill && preloads_ == 0) return std::nullopt;
+  for (; preload_cursor_ < map_.tile_count(); ++preload_cursor_) {
+    const int32_t tile = preload_cursor_;
+    TileState& t = state(tile);
+    const bool wanted = t.wanted_by_preload || (fill && schedule_.IsVisited(tile));
+    if (!wanted || t.place == kNowhere || t.loading || t.extent != kNowhere) continue;
+    t.loading = true;
+    t.extent = t.place;
+    ++preload_cursor_;
+    return tile;
+  }
+  return std::nullopt;
+}
+
+bool WeightCache::IsTooFarAhead(uint64_t time) const {
+  if (options_.prefetch_ahead < 0) return false;
+  if (options_.prefetch_ahead == 0) return true;
+  const auto layer_at = [&](uint64_t at) {
+    const auto cycle = static_cast<int64_t>(at / tiles_.size());
+    const int64_t layers = map_.matrix_of(map_.tile_count() - 1).layer + 1;
+    return cycle * layers + map_.matrix_of(schedule_.TileAt(at)).layer;
+  };
+  const uint64_t current = std::max<uint64_t>(1, schedule_.now()) - 1;
+  return layer_at(time) > layer_at(current) + options_.prefetch_ahead;
+}
+
+// Finds memory for an absent tile whose visit is `distance` away; without a distance it is wanted
+// now.
+bool WeightCache::TakeMemory(int32_t tile, std::optional<uint64_t> distance) {
+  TileState& t = state(tile);
+  if (t.place != kNowhere) {
+    t.extent = t.place;
+    return true;
+  }
+  if (distance && ahead_ >= kMostAhead) return false;
+  auto slot = std::ranges::find(slots_, kFree, &Slot::tile);
+  if (slot == slots_.end()) {
+    const int32_t victim = FindVictim(distance);
+    if (victim == kFree) return false;
+    DropIfUnpinned(victim);
+    evictions_.fetch_add(1, std::memory_order_relaxed);
+    slot = std::ranges::find(slots_, kFree, &Slot::tile);
+    if (slot == slots_.end()) return false;
+  }
+  slot->tile = tile;
+  t.extent = static_cast<int64_t>(slot->offset);
+  ++ahead_;
+  return true;
+}
+
+// The tile that should give its slot up: by the policy among those visited already, else the one
+// whose visit is farthest away. Never one that is needed before `distance`.
+int32_t WeightCache::FindVictim(std::optional<uint64_t> distance) const {
+  int32_t visited = kFree;
+  int32_t unvisited = kFree;
+  for (const Slot& slot : slots_) {
+    if (slot.tile == kFree) continue;
+    const TileState& t = state(slot.tile);
+    const uint32_t word = t.word.load(std::memory_order_acquire);
+    if (t.loading || t.waiters > 0 || (word & kPinMask) != 0) continue;
+    if (distance && schedule_.Distance(slot.tile) <= *distance) continue;
+    if ((word & kFresh) != 0) {
+      if (unvisited == kFree || schedule_.Distance(slot.tile) > schedule_.Distance(unvisited)) {
+        unvisited = slot.tile;
+      }
+    } else if (visited == kFree || policy_.LeavesBefore(UseOf(slot.tile), UseOf(visited))) {
+      visited = slot.tile;
+    }
+  }
+  return visited != kFree ? visited : unvisited;
+}
+
+ReadRequest WeightCache::RequestFor(int32_t tile) {
+  const Tile& where = map_.tile(tile);
+  return {.file = map_.matrix_of(tile).file.get(),
+          .offset = where.offset,
+          .bytes = where.bytes,
+          .buffer = memory_.data() + state(tile).extent,
+          .tag = static_cast<uint64_t>(tile)};
+}
+
+// Without the lock: the tile is loading, so nobody else touches it.
+uint64_t WeightCache::ChecksumIfFirst(int32_t tile, const ReadRequest& request) {
+  if (state(tile).has_checksum) return 0;
+  const auto start = Clock::now();
+  const uint64_t checksum = XXH3_64bits(request.buffer + map_.tile(tile).lead_bytes, request.bytes);
+  thaw_ns_.fetch_add((Clock::now() - start).count(), std::memory_order_relaxed);
+  return checksum;
+}
+
+void WeightCache::FinishLoading(int32_t tile, const ReadCompletion& read, uint64_t checksum,
+                                bool pin) {
+  TileState& t = state(tile);
+  const uint64_t bytes = map_.tile(tile).bytes;
+  const bool in_slot = SlotAt(t.extent) != nullptr;
+  t.loading = false;
+  t.read_ns += static_cast<uint64_t>(read.nanoseconds);
+  read_ns_.fetch_add(read.nanoseconds, std::memory_order_relaxed);
+  const bool preloaded = std::exchange(t.wanted_by_preload, false);
+  if (preloaded) --preloads_;
+  if (!read.outcome) {
+    t.word.fetch_and(~kLeaving, std::memory_order_relaxed);
+    if (in_slot) --ahead_;
+    FreeExtent(tile);
+  } else {
+    bytes_read_.fetch_add(bytes, std::memory_order_relaxed);
+    disk_bytes_.fetch_add(read.disk_bytes, std::memory_order_relaxed);
+    if (read.source == ReadSource::kPageCache) {
+      page_cache_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    }
+    if (!std::exchange(t.has_checksum, true)) t.checksum = checksum;
+    t.data.store(memory_.data() + t.extent + map_.tile(tile).lead_bytes, std::memory_order_release);
+    resident_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    if (pin && in_slot) --ahead_;
+    const uint32_t fresh = pin || preloaded ? 0 : kFresh;
+    const uint32_t flags = kResident | fresh | (in_slot ? kInSlot : 0U);
+    const uint32_t before = t.word.fetch_add(flags + (pin ? 1 : 0), std::memory_order_acq_rel);
+    if ((before & kLeaving) != 0) DropIfUnpinned(tile);
+  }
+  UseFreedMemory();
+  if (waiting_ > 0) tile_settled_.notify_all();
+}
+
+}  // namespace thaw
