@@ -1,0 +1,53 @@
+// Model files of a stated shape with random weights, for benchmarks and tests: as large and as slow
+// as a real model of that shape, and as meaningless as random weights are.
+//
+// Every matrix has the same element type, the embedding and the output matrix included; weights
+// have a standard deviation of 1 / sqrt(columns), so that activations neither grow nor vanish
+// (engine/random_weights.h). Norms are 1 and biases 0, as F32. The vocabulary is a SentencePiece
+// one of all bytes and of words of letters, so that other programs load the file too.
+//
+// The same shape, type and seed give the same bytes on every machine. Memory: some MiB, whatever
+// the shape.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/function_ref.h"
+#include "base/result.h"
+#include "tensor/element_type.h"
+
+namespace thaw {
+
+struct ModelShape {
+  std::string_view name;
+  std::string_view family = "llama";  // a row of model/family.h
+  int64_t n_layers = 0;
+  int64_t d_model = 0;
+  int64_t d_ff = 0;
+  int64_t n_heads = 0;
+  int64_t n_kv_heads = 0;
+  int64_t head_dim = 0;  // of queries, keys and values
+  int64_t n_vocab = 0;   // at least 260: three special tokens, 256 bytes and the space
+  int64_t context_length = 0;
+  float rope_freq_base = 10000;
+  bool tied_output = false;  // the embedding is the output matrix too
+};
+
+// Shapes of published models.
+std::span<const ModelShape> KnownShapes();
+
+// kNotFound, with the names that there are.
+Result<const ModelShape*> FindShape(std::string_view name);
+
+// Writes the file; it appears at `path` when it is whole. `on_progress(done, total)` gets bytes of
+// tensors and returns whether to go on; kCancelled when it said no. kInvalidArgument for a shape
+// that makes no sense, for a type that cannot be multiplied, and, with the tensor's name, for one
+// whose blocks do not divide a row.
+Result<void> WriteShapeModel(const ModelShape& shape, ElementType type, uint64_t seed,
+                             const std::string& path,
+                             FunctionRef<bool(uint64_t done, uint64_t total)> on_progress);
+
+}  // namespace thaw

@@ -1,0 +1,181 @@
+#include "engine/shape_model.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <filesystem>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/session.h"
+#include "io/temporary_directory.h"
+#include "model/family.h"
+#include "support/golden_model.h"
+
+namespace thaw {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr ModelShape kTinyShape = {.name = "tiny",
+                                   .n_layers = 2,
+                                   .d_model = 256,
+                                   .d_ff = 512,
+                                   .n_heads = 4,
+                                   .n_kv_heads = 2,
+                                   .head_dim = 64,
+                                   .n_vocab = 300,
+                                   .context_length = 128};
+
+constexpr auto kNoProgress = [](uint64_t, uint64_t) { return true; };
+
+Result<std::unique_ptr<Engine>> WriteAndLoad(const ModelShape& shape, ElementType type,
+                                             const std::string& path) {
+  THAW_TRY(WriteShapeModel(shape, type, 1, path, kNoProgress));
+  return Engine::Load(path, {.threads = 1}, kNoProgress);
+}
+
+class ShapeModelOf : public ::testing::TestWithParam<ElementType> {};
+
+TEST_P(ShapeModelOf, GivesFiniteLogitsThatDiffer) {
+  const TemporaryDirectory folder;
+  const auto engine = WriteAndLoad(kTinyShape, GetParam(), folder.PathOf("model.gguf"));
+  ASSERT_TRUE(engine) << engine.error().message;
+  std::vector<float> logits;
+  const std::vector<int32_t> tokens = {1, 270, 280};
+  const auto collect = [&](std::span<const float> rows) -> Result<void> {
+    logits.insert(logits.end(), rows.begin(), rows.end());
+    return {};
+  };
+  ASSERT_TRUE((*engine)->ComputeLogits(tokens, collect));
+  double squares = 0;
+  for (const float logit : logits) {
+    ASSERT_TRUE(std::isfinite(logit));
+    squares += static_cast<double>(logit) * logit;
+  }
+  // A normalized vector times weights of deviation 1 / sqrt(columns) has a deviation near 1.
+  EXPECT_NEAR(std::sqrt(squares / static_cast<double>(logits.size())), 1, 0.5);
+  EXPECT_NE(logits[0], logits[300]);
+}
+
+INSTANTIATE_TEST_SUITE_P(, ShapeModelOf,
+                         ::testing::Values(ElementType::kF32, ElementType::kF16, ElementType::kQ4_0,
+                                           ElementType::kQ4_K, ElementType::kQ6_K,
+                                           ElementType::kQ8_0, ElementType::kIQ2_XXS,
+                                           ElementType::kMXFP4),
+                         [](const auto& test) { return std::string(Info(test.param).name); });
+
+TEST(ShapeModel, LoadsInEveryFamilyWithAndWithoutAnOutputMatrix) {
+  const TemporaryDirectory folder;
+  for (const Family& family : AllFamilies()) {
+    for (const bool tied : {false, true}) {
+      ModelShape shape = kTinyShape;
+      shape.family = family.name;
+      shape.tied_output = tied;
+      const auto engine = WriteAndLoad(shape, ElementType::kQ4_0, folder.PathOf("model.gguf"));
+      ASSERT_TRUE(engine) << engine.error().message;
+      EXPECT_EQ((*engine)->config().n_layers, shape.n_layers);
+      EXPECT_EQ((*engine)->config().head_dim, shape.head_dim);
+      EXPECT_EQ((*engine)->config().context_length, shape.context_length);
+    }
+  }
+}
+
+TEST(ShapeModel, TokenizesTextAndWritesItBack) {
+  const TemporaryDirectory folder;
+  const auto engine = WriteAndLoad(kTinyShape, ElementType::kQ4_0, folder.PathOf("model.gguf"));
+  ASSERT_TRUE(engine) << engine.error().message;
+  const auto tokenizer = (*engine)->tokenizer();
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  EXPECT_EQ((*tokenizer)->n_tokens(), 300);
+  const std::string text = "ab z\xc3\xa9\n";
+  const auto ids = (*tokenizer)->Encode(text);
+  ASSERT_TRUE(ids) << ids.error().message;
+  EXPECT_EQ(ids->front(), (*tokenizer)->bos());
+  EXPECT_EQ((*tokenizer)->Decode(*ids), text);
+}
+
+TEST(ShapeModel, IsTheSameFileForTheSameSeed) {
+  const TemporaryDirectory folder;
+  std::vector<std::string> files;
+  for (const uint64_t seed : {1, 1, 2}) {
+    const std::string path = folder.PathOf("model.gguf");
+    ASSERT_TRUE(WriteShapeModel(kTinyShape, ElementType::kQ5_1, seed, path, kNoProgress));
+    files.push_back(ReadWholeFile(path));
+  }
+  EXPECT_EQ(files[0], files[1]);
+  EXPECT_NE(files[0], files[2]);
+  EXPECT_EQ(files[0].size(), files[2].size());
+}
+
+TEST(ShapeModel, ReportsItsProgressUpToTheLastByte) {
+  const TemporaryDirectory folder;
+  uint64_t last_done = 0;
+  uint64_t last_total = 0;
+  const auto on_progress = [&](uint64_t done, uint64_t total) {
+    EXPECT_GT(done, last_done);
+    last_done = done;
+    last_total = total;
+    return true;
+  };
+  const std::string path = folder.PathOf("model.gguf");
+  ASSERT_TRUE(WriteShapeModel(kTinyShape, ElementType::kQ4_0, 1, path, on_progress));
+  EXPECT_EQ(last_done, last_total);
+  EXPECT_LT(last_total, std::filesystem::file_size(path));
+}
+
+TEST(ShapeModel, LeavesNoFileWhenItIsStopped) {
+  const TemporaryDirectory folder;
+  const auto done = WriteShapeModel(kTinyShape, ElementType::kQ4_0, 1, folder.PathOf("model.gguf"),
+                                    [](uint64_t, uint64_t) { return false; });
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, ErrorCode::kCancelled);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(ShapeModel, NamesTheTensorWhoseRowsAreNoWholeBlocks) {
+  const TemporaryDirectory folder;
+  ModelShape shape = kTinyShape;
+  shape.d_ff = 320;
+  const std::string path = folder.PathOf("model.gguf");
+  ASSERT_TRUE(WriteShapeModel(shape, ElementType::kQ4_0, 1, path, kNoProgress));
+  const auto done = WriteShapeModel(shape, ElementType::kQ4_K, 1, path, kNoProgress);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(done.error().message, HasSubstr("blk.0.ffn_down.weight"));
+}
+
+TEST(ShapeModel, RefusesTypesThatCannotBeMultipliedAndSizesThatMakeNoSense) {
+  const TemporaryDirectory folder;
+  const std::string path = folder.PathOf("model.gguf");
+  const auto message = [&](const ModelShape& shape, ElementType type) {
+    const auto done = WriteShapeModel(shape, type, 1, path, kNoProgress);
+    return done ? "" : done.error().message;
+  };
+  EXPECT_THAT(message(kTinyShape, ElementType::kI32), HasSubstr("I32 cannot be multiplied"));
+  ModelShape shape = kTinyShape;
+  shape.n_layers = 0;
+  EXPECT_THAT(message(shape, ElementType::kQ4_0), HasSubstr("block_count is 0"));
+  shape = kTinyShape;
+  shape.n_vocab = 259;
+  EXPECT_THAT(message(shape, ElementType::kQ4_0), HasSubstr("at least 260"));
+  shape = kTinyShape;
+  shape.family = "mamba";
+  EXPECT_THAT(message(shape, ElementType::kQ4_0), HasSubstr("no family \"mamba\""));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(KnownShapes, AreFoundByNameAndListedForOneThatIsNot) {
+  for (const ModelShape& shape : KnownShapes()) {
+    const auto found = FindShape(shape.name);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(*found, &shape);
+  }
+  const auto missing = FindShape("gpt-5");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(missing.error().message, HasSubstr("tinyllama-1.1b, "));
+}
+
+}  // namespace
+}  // namespace thaw
