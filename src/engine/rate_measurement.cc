@@ -1,0 +1,314 @@
+#include "engine/rate_measurement.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/check.h"
+#include "base/function_ref.h"
+#include "base/units.h"
+#include "engine/random_weights.h"
+#include "io/read_queue.h"
+#include "sampling/split_mix.h"
+
+namespace thaw {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// A median needs three.
+constexpr size_t kMinSlices = 3;
+
+double Median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+// Median seconds of `slice`, which is done over and over for the stated time. The first, which
+// finds memory untouched and threads asleep, does not count.
+double MedianSeconds(double seconds, FunctionRef<void()> slice) {
+  slice();
+  std::vector<double> slices;
+  const auto start = Clock::now();
+  do {
+    const auto slice_start = Clock::now();
+    slice();
+    slices.push_back(SecondsSince(slice_start));
+  } while (slices.size() < kMinSlices || SecondsSince(start) < seconds);
+  return Median(slices);
+}
+
+Result<AlignedBuffer> Allocate(int64_t bytes, std::string_view purpose) {
+  return AlignedBuffer::Allocate(static_cast<size_t>(bytes), purpose);
+}
+
+// Eight sums, so that they fill the widest registers that the compiler may use.
+uint64_t SumWords(std::span<const std::byte> bytes) {
+  std::array<uint64_t, 8> sums = {};
+  for (size_t at = 0; at + sizeof(sums) <= bytes.size(); at += sizeof(sums)) {
+    std::array<uint64_t, 8> words;
+    std::memcpy(words.data(), &bytes[at], sizeof(words));
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += words[i];
+  }
+  uint64_t sum = 0;
+  for (const uint64_t lane : sums) sum += lane;
+  return sum;
+}
+
+// Rows of the length that models of 1 to 2 billion parameters have; a multiple of every block.
+constexpr int64_t kRowLength = 2048;
+constexpr int64_t kPrefillTokens = 128;
+
+// Rows of one part of a loop over the matrix: at one token large enough to be as good as free of
+// bookkeeping, at 128 tokens (some 100 us) small enough to be shared evenly.
+constexpr int64_t kDecodeGrain = 256;
+constexpr int64_t kPrefillGrain = 16;
+constexpr int64_t kPrefillPartsPerThread = 16;
+
+// Activations of `n_tokens` tokens such as models have, with the memory for their products. In
+// units of the deviation they are uniform within 2, but for outliers, one in 143 (the 0.7 % of
+// kernels/activations.h), of 8.
+class Batch {
+ public:
+  static Result<Batch> Create(const KernelTable& kernels, int64_t n_tokens) {
+    constexpr int64_t kOutlierDistance = 143;
+    Batch batch;
+    batch.values_.resize(static_cast<size_t>(n_tokens * kRowLength));
+    SplitMix64 random(0);
+    for (size_t i = 0; i < batch.values_.size(); ++i) {
+      const bool is_outlier = i % kOutlierDistance == 0;
+      batch.values_[i] = is_outlier ? 8.0f : static_cast<float>(4 * random.NextUnit()) - 2.0f;
+    }
+    THAW_ASSIGN(batch.quantized_, Allocate(ActivationBytes(n_tokens, kRowLength), "activations"));
+    batch.view_ =
+        ViewActivations(batch.values_.data(), n_tokens, kRowLength, batch.quantized_.data());
+    kernels.quantize_activations(batch.view_, 0, n_tokens);
+    return batch;
+  }
+
+  const Activations& view() const { return view_; }
+
+ private:
+  std::vector<float> values_;
+  AlignedBuffer quantized_;
+  Activations view_;
+};
+
+// A random matrix and the threads that multiply it.
+class MatMulBench {
+ public:
+  static Result<MatMulBench> Create(ElementType type, const KernelTable& kernels, ThreadPool& pool,
+                                    uint64_t buffer_bytes) {
+    MatMulBench bench(kernels, pool);
+    const int64_t row_bytes = RowBytes(type, kRowLength);
+    const int64_t n_rows = static_cast<int64_t>(buffer_bytes) / row_bytes;
+    THAW_ASSIGN(bench.matrix_, Allocate(n_rows * row_bytes, "weights to measure with"));
+    const double deviation = 1 / std::sqrt(static_cast<double>(kRowLength));
+    RandomWeights(type, deviation, 0).Fill(bench.matrix_.bytes());
+    bench.weights_ = {type, bench.matrix_.data(), n_rows, kRowLength};
+    THAW_ASSIGN(bench.scratch_,
+                Allocate(pool.thread_count() * bench.scratch_stride_, "scratch of products"));
+    return bench;
+  }
+
+  // Weight bytes times tokens a second for one token, going through the whole matrix.
+  Result<double> DecodeRate(double seconds) {
+    return Rate(/*n_tokens=*/1, weights_.n_rows, kDecodeGrain, seconds);
+  }
+
+  // The same for a batch, going through the matrix some rows at a time.
+  Result<double> PrefillRate(double seconds) {
+    const int64_t rows = kPrefillGrain * kPrefillPartsPerThread * pool_.thread_count();
+    return Rate(kPrefillTokens, std::min(rows, weights_.n_rows), kPrefillGrain, seconds);
+  }
+
+ private:
+  MatMulBench(const KernelTable& kernels, ThreadPool& pool)
+      : kernels_(kernels),
+        pool_(pool),
+        scratch_stride_((MatMulScratchBytes(kRowLength) + 63) / 64 * 64) {}
+
+  Result<double> Rate(int64_t n_tokens, int64_t slice_rows, int64_t grain, double seconds) {
+    THAW_ASSIGN(const Batch batch, Batch::Create(kernels_, n_tokens));
+    std::vector<float> out(static_cast<size_t>(slice_rows * n_tokens));
+    const int64_t row_bytes = RowBytes(weights_.type, kRowLength);
+    int64_t next_row = 0;
+    const double slice_seconds = MedianSeconds(seconds, [&] {
+      if (next_row + slice_rows > weights_.n_rows) next_row = 0;
+      const WeightRows slice = {weights_.type, weights_.data + next_row * row_bytes, slice_rows,
+                                kRowLength};
+      pool_.ParallelFor(slice_rows, grain, [&](int64_t begin, int64_t end, int worker) {
+        kernels_.matmul(slice, begin, end, batch.view(), out.data(), slice_rows,
+                        scratch_.data() + worker * scratch_stride_);
+      });
+      next_row += slice_rows;
+    });
+    return static_cast<double>(slice_rows * row_bytes * n_tokens) / slice_seconds;
+  }
+
+  const KernelTable& kernels_;
+  ThreadPool& pool_;
+  int64_t scratch_stride_;
+  AlignedBuffer matrix_;
+  AlignedBuffer scratch_;
+  WeightRows weights_;
+};
+
+constexpr uint64_t kRequestBytes = 512 << 10;
+constexpr int kRequestsInFlight = 8;
+
+// A file as if the page cache held none of it, so that reading it is reading the disk.
+class UncachedFile final : public File {
+ public:
+  explicit UncachedFile(const File& file) : file_(file) {}
+
+  const std::string& path() const override { return file_.path(); }
+  uint64_t size() const override { return file_.size(); }
+  Result<size_t> ReadSomeAt(uint64_t offset, std::span<std::byte> out) const override {
+    return file_.ReadSomeAt(offset, out);
+  }
+  std::optional<DirectAccess> direct() const override { return file_.direct(); }
+
+ private:
+  const File& file_;
+};
+
+// Reads that end one after another, and how many bytes a second those are.
+class ReadLog {
+ public:
+  // By any thread.
+  void Add(Result<void> outcome) {
+    const double now = SecondsSince(start_);
+    const std::lock_guard lock(mutex_);
+    ends_.push_back(now);
+    if (outcome_ && !outcome) outcome_ = std::move(outcome);
+  }
+
+  // The median over runs of 32 requests (16 MiB) or, where the disk was too slow for three such,
+  // over all. The first run, while which the requests get under way, does not count.
+  Result<double> Rate(uint64_t request_bytes) {
+    if (!outcome_) return Fail(std::move(outcome_).error());
+    constexpr size_t kRun = 32;
+    std::ranges::sort(ends_);
+    std::vector<double> run_seconds;
+    for (size_t i = 2 * kRun; i < ends_.size(); i += kRun) {
+      run_seconds.push_back(ends_[i] - ends_[i - kRun]);
+    }
+    const auto bytes = static_cast<double>(request_bytes);
+    if (run_seconds.size() < kMinSlices) {
+      return bytes * static_cast<double>(ends_.size()) / ends_.back();
+    }
+    return bytes * kRun / Median(run_seconds);
+  }
+
+ private:
+  const Clock::time_point start_ = Clock::now();
+  std::mutex mutex_;  // guards the two below
+  std::vector<double> ends_;
+  Result<void> outcome_;  // the first error
+};
+
+}  // namespace
+
+Result<uint64_t> MeasurementLimits::BufferBytes() const {
+  // Some hundred rows of the widest type: a part of a loop for each thread.
+  constexpr uint64_t kMinBufferBytes = uint64_t{2} << 20;
+  if (memory_bytes < kMeasurementScratchBytes + kMinBufferBytes) {
+    return Fail(ErrorCode::kResourceExhausted,
+                "{} are too little to measure the machine's rates in: {} are needed",
+                FormatBytes(memory_bytes), FormatBytes(kMeasurementScratchBytes + kMinBufferBytes));
+  }
+  return std::min(memory_bytes - kMeasurementScratchBytes, kMeasuredBytes);
+}
+
+Result<double> MeasureMemoryRate(ThreadPool& pool, const MeasurementLimits& limits) {
+  // A part of a loop: some 10 us of reading.
+  constexpr int64_t kGrain = 256 << 10;
+  THAW_ASSIGN(const uint64_t buffer_bytes, limits.BufferBytes());
+  const auto bytes = static_cast<int64_t>(buffer_bytes);
+  THAW_ASSIGN(AlignedBuffer buffer, Allocate(bytes, "memory to measure"));
+  std::ranges::fill(buffer.bytes(), std::byte{1});  // pages never written to are all the same one
+  std::atomic<uint64_t> sum{0};                     // so that the reads are not left out
+  const double seconds = MedianSeconds(limits.seconds, [&] {
+    pool.ParallelFor(bytes, kGrain, [&](int64_t begin, int64_t end, int) {
+      const std::span part = std::as_const(buffer).bytes().subspan(
+          static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+      sum.fetch_add(SumWords(part), std::memory_order_relaxed);
+    });
+  });
+  return static_cast<double>(bytes) / seconds;
+}
+
+double MeasureForkJoin(ThreadPool& pool, const MeasurementLimits& limits) {
+  // As the loops of a forward pass are: some parts for each thread, long enough for all to come.
+  constexpr int kPartsPerThread = 4;
+  constexpr double kPartSeconds = 5e-6;
+  constexpr int kLoops = 20;  // in a slice: a few of them wait for something else
+  const double seconds = MedianSeconds(limits.seconds, [&] {
+    for (int i = 0; i < kLoops; ++i) {
+      pool.ParallelFor(kPartsPerThread * pool.thread_count(), 1, [](int64_t, int64_t, int) {
+        const auto start = Clock::now();
+        while (SecondsSince(start) < kPartSeconds) {
+        }
+      });
+    }
+  });
+  // Above 0, as all rates are: by the step of the clock.
+  return std::max(seconds / kLoops - kPartsPerThread * kPartSeconds, 1e-9);
+}
+
+Result<MatMulRate> MeasureMatMul(ElementType type, const KernelTable& kernels, ThreadPool& pool,
+                                 const MeasurementLimits& limits) {
+  THAW_CHECK(CanMultiply(type));
+  THAW_ASSIGN(const uint64_t buffer_bytes, limits.BufferBytes());
+  THAW_ASSIGN(MatMulBench bench, MatMulBench::Create(type, kernels, pool, buffer_bytes));
+  MatMulRate rate = {.type = type};
+  THAW_ASSIGN(rate.decode_bytes_per_second, bench.DecodeRate(limits.seconds));
+  THAW_ASSIGN(rate.prefill_bytes_per_second, bench.PrefillRate(limits.seconds));
+  return rate;
+}
+
+Result<double> MeasureDiskRate(const File& file, const MeasurementLimits& limits) {
+  // 32 GiB: no disk gives more in the time that a measurement takes.
+  constexpr int64_t kMaxRequests = 1 << 16;
+  const uint64_t request_bytes = std::min(kRequestBytes, file.size());
+  if (request_bytes == 0) {
+    return Fail(ErrorCode::kInvalidArgument, "{}: no disk rate from an empty file", file.path());
+  }
+  THAW_TRY(limits.BufferBytes());
+  const UncachedFile uncached(file);
+  const uint64_t stride = ReadSpan(0, request_bytes, ReadAlignment(uncached));
+  THAW_ASSIGN(AlignedBuffer buffer,
+              AlignedBuffer::Allocate(kRequestsInFlight * stride, "reads to measure",
+                                      static_cast<size_t>(ReadAlignment(uncached))));
+  ThreadPool readers(kRequestsInFlight);
+  const uint64_t places = file.size() / request_bytes;
+  const auto start = Clock::now();
+  ReadLog log;
+  readers.ParallelFor(kMaxRequests, 1, [&](int64_t index, int64_t, int worker) {
+    if (index > 0 && SecondsSince(start) > limits.seconds) return;
+    const uint64_t offset = static_cast<uint64_t>(index) % places * request_bytes;
+    log.Add(ReadNow({.file = &uncached,
+                     .offset = offset,
+                     .bytes = request_bytes,
+                     .buffer = buffer.data() + static_cast<uint64_t>(worker) * stride,
+                     .tag = 0})
+                .outcome);
+  });
+  return log.Rate(request_bytes);
+}
+
+}  // namespace thaw

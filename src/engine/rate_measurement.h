@@ -1,0 +1,58 @@
+// Measures what engine/machine_rates.h holds, by doing it: reading memory, multiplying random
+// weights by the kernels that will multiply the model's, reading the file that will be read.
+//
+// Each function works for about the stated time in slices, at least three of them, and takes the
+// median slice, so that what else the machine does in between counts little. It allocates what it
+// needs within the stated allowance and frees it again. The pool is used as the engine uses it; run
+// nothing else on it meanwhile. Other programs on the machine lower what is measured, as they will
+// lower the speed of the model.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "engine/machine_rates.h"
+#include "io/file.h"
+#include "kernels/kernel_table.h"
+#include "tensor/element_type.h"
+
+namespace thaw {
+
+// Weights and memory are measured over this much where the allowance has room for it: four times
+// the 32 MiB of last-level cache of common machines, so that little of a pass is left of the one
+// before.
+inline constexpr uint64_t kMeasuredBytes = uint64_t{128} << 20;
+
+// Of the allowance, for all but that: requests of the disk (4 MiB), or 128 tokens with their
+// products (2 MiB) and the scratch of each thread (some KiB).
+inline constexpr uint64_t kMeasurementScratchBytes = uint64_t{8} << 20;
+
+struct MeasurementLimits {
+  uint64_t memory_bytes = kMeasuredBytes + kMeasurementScratchBytes;  // at any moment
+  double seconds = 0.2;                                               // of each measurement
+
+  // Of the weights or the memory that is measured: MachineRates::buffer_bytes. kResourceExhausted,
+  // naming what is needed, when it would be less than 2 MiB.
+  Result<uint64_t> BufferBytes() const;
+};
+
+// All fail with kResourceExhausted when the allowance is too small or the system has no memory.
+
+// Bytes a second that all threads of the pool read from memory.
+Result<double> MeasureMemoryRate(ThreadPool& pool, const MeasurementLimits& limits);
+
+// Seconds that a loop on all threads takes beyond the work in it, evenly shared: for starting it,
+// for the last part to end, and for cores that other programs hold.
+double MeasureForkJoin(ThreadPool& pool, const MeasurementLimits& limits);
+
+// CanMultiply(type) must hold.
+Result<MatMulRate> MeasureMatMul(ElementType type, const KernelTable& kernels, ThreadPool& pool,
+                                 const MeasurementLimits& limits);
+
+// Bytes a second that the disk under `file` gives: requests of 512 KiB, 8 in flight, past the page
+// cache. Where the file has no such way, plain reads, which may be the page cache's rate; they will
+// be the same when the model is read. Begins at the start of the file and goes round.
+Result<double> MeasureDiskRate(const File& file, const MeasurementLimits& limits);
+
+}  // namespace thaw

@@ -1,0 +1,109 @@
+#include "engine/rate_measurement.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/cpu_features.h"
+#include "io/faulty_file.h"
+#include "io/memory_file.h"
+#include "io/temporary_directory.h"
+
+namespace thaw {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Enough for numbers that mean something; how good they are is no matter of a test.
+constexpr MeasurementLimits kBrief = {.memory_bytes = 10 << 20, .seconds = 0.001};
+
+// No machine is slower than a floppy disk or faster than 100 TB/s.
+void ExpectPlausible(double per_second) {
+  EXPECT_GT(per_second, 1e4);
+  EXPECT_LT(per_second, 1e14);
+}
+
+TEST(MeasurementLimits, LeaveTheBufferWhatTheRestDoesNotNeed) {
+  EXPECT_EQ(*MeasurementLimits().BufferBytes(), kMeasuredBytes);
+  EXPECT_EQ(*MeasurementLimits{.memory_bytes = uint64_t{1} << 40}.BufferBytes(), kMeasuredBytes);
+  EXPECT_EQ(*kBrief.BufferBytes(), uint64_t{2} << 20);
+  const auto small = MeasurementLimits{.memory_bytes = 9 << 20}.BufferBytes();
+  ASSERT_FALSE(small);
+  EXPECT_EQ(small.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(small.error().message, HasSubstr("10.0 MiB are needed"));
+}
+
+TEST(MeasureMemoryRate, GivesARateForAnyNumberOfThreads) {
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    const auto rate = MeasureMemoryRate(pool, kBrief);
+    ASSERT_TRUE(rate) << rate.error().message;
+    ExpectPlausible(*rate);
+  }
+}
+
+TEST(MeasureForkJoin, GivesATimeFarBelowASecond) {
+  for (const int threads : {1, 2}) {
+    ThreadPool pool(threads);
+    const double seconds = MeasureForkJoin(pool, kBrief);
+    EXPECT_GT(seconds, 0);
+    EXPECT_LT(seconds, 1);
+  }
+}
+
+TEST(MeasureMatMul, GivesRatesForEveryTypeOnTheBestTable) {
+  ThreadPool pool(2);
+  const KernelTable& kernels = **SelectKernels("");
+  for (const ElementTypeInfo& info : AllElementTypes()) {
+    if (!CanMultiply(info.type)) continue;
+    const auto rate = MeasureMatMul(info.type, kernels, pool, kBrief);
+    ASSERT_TRUE(rate) << rate.error().message;
+    EXPECT_EQ(rate->type, info.type);
+    ExpectPlausible(rate->decode_bytes_per_second);
+    ExpectPlausible(rate->prefill_bytes_per_second);
+  }
+}
+
+TEST(MeasureMatMul, GivesRatesForEveryTable) {
+  ThreadPool pool(1);
+  for (const KernelTable* kernels : AllKernelTables()) {
+    if (!kernels->is_available(HostCpu())) continue;
+    const auto rate = MeasureMatMul(ElementType::kQ4_0, *kernels, pool, kBrief);
+    ASSERT_TRUE(rate) << rate.error().message;
+    ExpectPlausible(rate->decode_bytes_per_second);
+    ExpectPlausible(rate->prefill_bytes_per_second);
+  }
+}
+
+TEST(MeasureDiskRate, GivesARateForFilesLargeAndSmall) {
+  const TemporaryDirectory folder;
+  for (const size_t size : {1, 100 << 10, 5 << 20}) {
+    const std::string path = folder.Write("file", std::string(size, 'x'));
+    const auto file = OpenFile(path);
+    ASSERT_TRUE(file);
+    const auto rate = MeasureDiskRate(**file, kBrief);
+    ASSERT_TRUE(rate) << rate.error().message;
+    EXPECT_GT(*rate, 0);
+    EXPECT_TRUE(std::isfinite(*rate));
+  }
+}
+
+TEST(MeasureDiskRate, SaysWhatIsWrongWithAFileThatCannotBeRead) {
+  const auto empty = std::make_shared<MemoryFile>("empty", std::vector<std::byte>());
+  const auto nothing = MeasureDiskRate(*empty, kBrief);
+  ASSERT_FALSE(nothing);
+  EXPECT_THAT(nothing.error().message, HasSubstr("empty: no disk rate"));
+
+  const auto whole = std::make_shared<MemoryFile>("broken", std::string(1 << 20, 'x'));
+  const FaultyFile broken(whole, {.broken_byte = 600 << 10});
+  const auto failed = MeasureDiskRate(broken, kBrief);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, ErrorCode::kIo);
+  EXPECT_THAT(failed.error().message, HasSubstr("broken: reading"));
+}
+
+}  // namespace
+}  // namespace thaw
