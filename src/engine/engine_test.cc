@@ -135,14 +135,20 @@ TEST(Engine, StopsWhenItIsCancelled) {
 }
 
 TEST(Engine, CancellingWhileLoadingIsAnError) {
-  const auto engine = Engine::Load((GoldenDir() / "models/qwen3.gguf").string(), {},
-                                   [](uint64_t, uint64_t) { return false; });
+  const auto engine = Engine::Load((GoldenDir() / "models/qwen3.gguf").string(),
+                                   {.preload = true}, [](uint64_t, uint64_t) { return false; });
   ASSERT_FALSE(engine);
   EXPECT_EQ(engine.error().code, ErrorCode::kCancelled);
 }
 
-TEST(Engine, ReadsNoWeightAgainAfterLoading) {
+TEST(Engine, LoadingReadsNoWeights) {
   const auto engine = LoadGolden("models/llama-tied", {});
+  EXPECT_EQ((*engine)->cache_statistics().bytes_read, 0);
+  EXPECT_EQ((*engine)->cache_statistics().resident_bytes, 0);
+}
+
+TEST(Engine, ReadsNoWeightAgainAfterPreloading) {
+  const auto engine = LoadGolden("models/llama-tied", {.preload = true});
   const uint64_t read = (*engine)->cache_statistics().bytes_read;
   EXPECT_EQ(read, (*engine)->cache_statistics().weight_bytes);
   Logits(**engine, std::vector<int32_t>(20));

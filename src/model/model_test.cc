@@ -22,7 +22,7 @@ struct Fixture {
     THAW_CHECK(file);
     auto description = DescribeModel(*file);
     THAW_CHECK(description);
-    cache = *WeightCache::Create(description->matrices);
+    cache = *WeightCache::Create(*TileMap::Create(description->matrices), {});
     model = *Model::Create(*std::move(description), *cache, kernels, pool,
                            {.max_batch = kContext, .max_context = kContext});
   }
