@@ -195,7 +195,7 @@ TEST(OpenFile, GivesDirectAccessInBlocksOfTheDisk) {
   EXPECT_NE(::fcntl(access->descriptor, F_GETFL) & O_DIRECT, 0);
 }
 
-TEST(OpenFile, ClosesBothDescriptors) {
+TEST(OpenFile, ClosesAllItsDescriptors) {
   const TemporaryDirectory dir;
   const std::string path = dir.Write("file", "x");
   const auto count_descriptors = [] {

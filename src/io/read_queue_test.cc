@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <fstream>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -154,6 +157,34 @@ TEST_P(ReadQueueOf, ReadsEvictedRangesFromTheDiskAndCountsWholeBlocks) {
   EXPECT_EQ(read.payload(), std::string_view(text).substr(block + 1, block));
   // A direct read leaves nothing behind.
   EXPECT_FALSE(file->IsCached(block, 1));
+}
+
+// What the disk has given this process, as the kernel counts it.
+std::optional<uint64_t> KernelReadBytes() {
+  std::ifstream in("/proc/self/io");
+  std::string name;
+  for (uint64_t count = 0; in >> name >> count;) {
+    if (name == "read_bytes:") return count;
+  }
+  return std::nullopt;
+}
+
+TEST_P(ReadQueueOf, CountsTheDisksBytesAsTheKernelDoes) {
+  const std::string path = dir_.Write("counted.bin", Pattern(16 << 20));
+  const auto file = Opened(path);
+  if (!file->direct()) GTEST_SKIP() << "SKIP: no direct access to " << path;
+  Evict(path);
+  const auto before = KernelReadBytes();
+  if (!before) GTEST_SKIP() << "SKIP: the kernel does not count";
+  uint64_t disk_bytes = 0;
+  for (uint64_t offset = 100; offset + (1 << 20) <= file->size(); offset += 1 << 20) {
+    disk_bytes += Read(OwnedRead(*file, offset, 1 << 20)).disk_bytes;
+  }
+  const uint64_t counted = *KernelReadBytes() - *before;
+  EXPECT_GE(disk_bytes, uint64_t{15} << 20);
+  EXPECT_GE(counted, disk_bytes);
+  // The kernel counts pages of the program and blocks of the file system's own as well.
+  EXPECT_LE(counted, disk_bytes + (1 << 20));
 }
 
 TEST_P(ReadQueueOf, TakesCachedRangesFromThePageCache) {
