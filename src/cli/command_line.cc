@@ -76,8 +76,9 @@ CLI::Validator Between(T low, T high) {
 }
 
 std::optional<KvType> ParseKvType(std::string_view name) {
-  if (name == "f32") return KvType::kF32;
-  if (name == "f16") return KvType::kF16;
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kQ8_0}) {
+    if (name == KvTypeName(type)) return type;
+  }
   return std::nullopt;
 }
 
@@ -117,8 +118,8 @@ void AddEngine(CLI::App& command, EngineOptions& engine, const std::string& cont
       .add_option_function<std::string>(
           "--kv-type", [&engine](const std::string& name) { engine.kv_type = *ParseKvType(name); },
           "Numbers of the KV cache (default: " + kv_default + ")")
-      ->check(Accepts(ParseKvType, "f32 or f16"))
-      ->type_name("f32|f16")
+      ->check(Accepts(ParseKvType, "f32, f16 or q8_0"))
+      ->type_name("f32|f16|q8_0")
       ->group(group);
   command
       .add_option("--prefill-chunk", engine.prefill_chunk,

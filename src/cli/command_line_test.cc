@@ -112,6 +112,8 @@ TEST(CommandLine, KeepsTheKvCacheOfLogitsInF32UnlessToldOtherwise) {
   with_f16.insert(with_f16.end(), {"--kv-type", "f16"});
   EXPECT_EQ(Parse<LogitsOptions>(with_f16).model.engine.kv_type, KvType::kF16);
   EXPECT_EQ(Parse<RunOptions>({"run", "m.gguf"}).model.engine.kv_type, KvType::kF16);
+  const std::vector<std::string> with_blocks = {"run", "m.gguf", "--kv-type", "q8_0"};
+  EXPECT_EQ(Parse<RunOptions>(with_blocks).model.engine.kv_type, KvType::kQ8_0);
 }
 
 TEST(CommandLine, ReadsReporting) {
@@ -181,7 +183,7 @@ TEST(CommandLine, RefusesWhatMakesNoSense) {
       {{"run", "m.gguf", "-t", "many"}, "many"},
       {{"run", "m.gguf", "-c", "-1"}, "--context"},
       {{"run", "m.gguf", "-n"}, "--max-tokens"},
-      {{"run", "m.gguf", "--kv-type", "q8_0"}, "q8_0 is not f32 or f16"},
+      {{"run", "m.gguf", "--kv-type", "q4_0"}, "q4_0 is not f32, f16 or q8_0"},
       {{"run", "m.gguf", "--seed", "-1"}, "--seed"},
       {{"run", "m.gguf", "--temp", "-1"}, "temperature must be at least 0"},
       {{"run", "m.gguf", "--temp", "nan"}, "temperature must be a finite number"},

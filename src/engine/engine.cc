@@ -47,6 +47,7 @@ Result<EngineOptions> FillDefaults(EngineOptions options, const ModelConfig& con
                 options.io_threads, kMaxIoThreads);
   }
   if (options.synchronous_prefetch && options.prefetch_ahead < 0) options.prefetch_ahead = 1;
+  THAW_TRY(KvCache::CheckType(config, options.kv_type));
   if (options.threads == 0) options.threads = AvailableThreads();
   return options;
 }

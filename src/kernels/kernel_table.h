@@ -67,8 +67,8 @@ struct KernelTable {
   // x[i] = exp(x[i] - max(x)) / sum, in place; n >= 1.
   void (*softmax)(float* x, int64_t n);
 
-  // Numbers as a KV cache stores them: `out` gets n numbers of the type (float16: round to nearest
-  // even).
+  // A row as a KV cache stores it: `out` gets KvRowBytes(type, n) bytes (float16: rounded to
+  // nearest, ties to even). CanStoreKv(type, n) must hold. The same bits in every table.
   void (*store_kv)(const float* x, int64_t n, KvType type, std::byte* out);
 
   void (*attention)(const AttentionArguments& arguments);

@@ -14,11 +14,22 @@ struct HeadBytes {
 };
 
 HeadBytes BytesOfHead(const ModelConfig& config, KvType type, int64_t n_positions) {
-  return {AlignUp(n_positions * config.head_dim * KvTypeBytes(type)),
-          AlignUp(n_positions * config.v_head_dim * KvTypeBytes(type))};
+  return {AlignUp(n_positions * KvRowBytes(type, config.head_dim)),
+          AlignUp(n_positions * KvRowBytes(type, config.v_head_dim))};
 }
 
 }  // namespace
+
+Result<void> KvCache::CheckType(const ModelConfig& config, KvType type) {
+  for (const int64_t size : {config.head_dim, config.v_head_dim}) {
+    if (CanStoreKv(type, size)) continue;
+    return Fail(ErrorCode::kInvalidArgument,
+                "a KV cache of {} needs heads of a multiple of {} numbers, but this model's have "
+                "{}: take f16 or f32",
+                KvTypeName(type), kKvBlock, size);
+  }
+  return {};
+}
 
 uint64_t KvCache::Bytes(const ModelConfig& config, KvType type, int64_t n_positions) {
   const HeadBytes head = BytesOfHead(config, type, n_positions);
@@ -27,6 +38,7 @@ uint64_t KvCache::Bytes(const ModelConfig& config, KvType type, int64_t n_positi
 
 Result<KvCache> KvCache::Create(const ModelConfig& config, KvType type, int64_t n_positions) {
   THAW_CHECK(n_positions >= 1);
+  THAW_TRY(CheckType(config, type));
   KvCache cache;
   cache.type_ = type;
   cache.capacity_ = n_positions;

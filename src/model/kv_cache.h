@@ -19,7 +19,12 @@ class KvCache {
  public:
   KvCache() = default;  // of no positions
 
-  // kResourceExhausted when the system has no memory for `n_positions` positions.
+  // kInvalidArgument, naming the head size and the types that work, when the heads of the model
+  // cannot be stored as `type`.
+  static Result<void> CheckType(const ModelConfig& config, KvType type);
+
+  // The errors of CheckType; kResourceExhausted when the system has no memory for `n_positions`
+  // positions.
   static Result<KvCache> Create(const ModelConfig& config, KvType type, int64_t n_positions);
 
   // Bytes that Create takes.
@@ -32,7 +37,8 @@ class KvCache {
   int64_t length() const { return length_; }
   void SetLength(int64_t length);
 
-  // Keys [capacity, head_dim] and values [capacity, v_head_dim] of one KV head of one layer.
+  // [capacity] rows of one KV head of one layer, one after the other: keys of KvRowBytes(type(),
+  // head_dim) bytes, values of KvRowBytes(type(), v_head_dim).
   std::byte* Keys(int64_t layer, int64_t kv_head);
   std::byte* Values(int64_t layer, int64_t kv_head);
 

@@ -1,11 +1,13 @@
 #include "model/kv_cache.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cstring>
 
 namespace thaw {
 namespace {
+
+using ::testing::HasSubstr;
 
 ModelConfig Config() {
   ModelConfig config;
@@ -16,15 +18,23 @@ ModelConfig Config() {
   return config;
 }
 
+// Heads that blocks of 32 numbers can hold.
+ModelConfig BlockConfig() {
+  ModelConfig config = Config();
+  config.head_dim = 64;
+  config.v_head_dim = 32;
+  return config;
+}
+
 class KvCacheOf : public ::testing::TestWithParam<KvType> {};
 
 TEST_P(KvCacheOf, EveryHeadHasItsOwnKeysAndValues) {
-  const ModelConfig config = Config();
+  const ModelConfig config = GetParam() == KvType::kQ8_0 ? BlockConfig() : Config();
   constexpr int64_t kPositions = 7;
   auto cache = KvCache::Create(config, GetParam(), kPositions);
   ASSERT_TRUE(cache);
-  const int64_t key_bytes = kPositions * config.head_dim * KvTypeBytes(GetParam());
-  const int64_t value_bytes = kPositions * config.v_head_dim * KvTypeBytes(GetParam());
+  const int64_t key_bytes = kPositions * KvRowBytes(GetParam(), config.head_dim);
+  const int64_t value_bytes = kPositions * KvRowBytes(GetParam(), config.v_head_dim);
   const auto mark = [](int64_t layer, int64_t head) { return static_cast<int>(layer * 2 + head); };
   for (int64_t layer = 0; layer < 3; ++layer) {
     for (int64_t head = 0; head < 2; ++head) {
@@ -45,12 +55,30 @@ TEST_P(KvCacheOf, EveryHeadHasItsOwnKeysAndValues) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, KvCacheOf, ::testing::Values(KvType::kF32, KvType::kF16));
+INSTANTIATE_TEST_SUITE_P(Types, KvCacheOf,
+                         ::testing::Values(KvType::kF32, KvType::kF16, KvType::kQ8_0));
 
 TEST(KvCache, StatesItsBytes) {
   // 3 layers x 2 heads x (7 x 6 and 7 x 10 numbers, each rounded up to cache lines).
   EXPECT_EQ(KvCache::Bytes(Config(), KvType::kF32, 7), 6 * (192 + 320));
   EXPECT_EQ(KvCache::Bytes(Config(), KvType::kF16, 7), 6 * (128 + 192));
+  // 7 keys of 2 blocks and 7 values of one, each block 34 bytes: 476 and 238.
+  EXPECT_EQ(KvCache::Bytes(BlockConfig(), KvType::kQ8_0, 7), 6 * (512 + 256));
+}
+
+TEST(KvCache, RefusesBlocksForHeadsThatAreNoMultipleOf32) {
+  ModelConfig keys = BlockConfig();
+  keys.head_dim = 80;
+  ModelConfig values = BlockConfig();
+  values.v_head_dim = 80;
+  for (const ModelConfig& config : {keys, values}) {
+    const auto cache = KvCache::Create(config, KvType::kQ8_0, 7);
+    ASSERT_FALSE(cache);
+    EXPECT_EQ(cache.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(cache.error().message, HasSubstr("have 80: take f16 or f32"));
+    EXPECT_TRUE(KvCache::CheckType(config, KvType::kF16));
+  }
+  EXPECT_TRUE(KvCache::CheckType(BlockConfig(), KvType::kQ8_0));
 }
 
 TEST(KvCache, MoreThanTheMachineHasIsAnError) {

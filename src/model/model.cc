@@ -191,8 +191,8 @@ void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchTo
   kernels_.rope(k, c.n_kv_heads, c.head_dim, cos_sin, c.rope.rope_dim, pairing);
 
   const KvType type = token.kv->type();
-  const int64_t key_bytes = c.head_dim * KvTypeBytes(type);
-  const int64_t value_bytes = c.v_head_dim * KvTypeBytes(type);
+  const int64_t key_bytes = KvRowBytes(type, c.head_dim);
+  const int64_t value_bytes = KvRowBytes(type, c.v_head_dim);
   for (int64_t h = 0; h < c.n_kv_heads; ++h) {
     kernels_.store_kv(k + h * c.head_dim, c.head_dim, type,
                       token.kv->Keys(index, h) + token.position * key_bytes);
@@ -212,8 +212,8 @@ void Model::Attend(int64_t index, const BatchToken& token, int64_t i, int64_t kv
   arguments.kv_type = token.kv->type();
   arguments.k = token.kv->Keys(index, kv_head);
   arguments.v = token.kv->Values(index, kv_head);
-  arguments.k_stride = c.head_dim;
-  arguments.v_stride = c.v_head_dim;
+  arguments.k_stride_bytes = KvRowBytes(arguments.kv_type, c.head_dim);
+  arguments.v_stride_bytes = KvRowBytes(arguments.kv_type, c.v_head_dim);
   arguments.n_positions = token.position + 1;
   arguments.scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
   arguments.scores = work_.scores + worker * group * options_.max_context;

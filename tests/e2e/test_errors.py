@@ -196,7 +196,7 @@ def test_a_text_too_short_to_be_scored_is_refused(thaw, model, tmp_path):
 
 @pytest.mark.parametrize("arguments", [
     (), ("melt",), ("run",), ("run", "m.gguf", "-p", "a", "-f", "b"), ("run", "m.gguf", "--what"),
-    ("run", "m.gguf", "--kv-type", "q8_0"), ("run", "m.gguf", "-n", "few"),
+    ("run", "m.gguf", "--kv-type", "q4_0"), ("run", "m.gguf", "-n", "few"),
     ("inspect", "m.gguf", "--npy", "x"), ("template", "t", "--context", "c", "--now", "today"),
 ])
 def test_wrong_usage_has_a_status_of_its_own(thaw, arguments):

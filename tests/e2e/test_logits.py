@@ -40,11 +40,12 @@ def test_logits_are_the_same_bytes_for_every_chunk_and_thread_count(thaw, model,
     assert logits_bytes(thaw, model, tokens, tmp_path, *options) == plain
 
 
-def test_a_half_precision_kv_cache_changes_them_a_little(thaw, model, tokens, tmp_path):
+@pytest.mark.parametrize("kv_type", ["f16", "q8_0"])
+def test_a_narrower_kv_cache_changes_them_a_little(thaw, model, tokens, tmp_path, kv_type):
     plain = logits_bytes(thaw, model, tokens, tmp_path)
-    halves = logits_bytes(thaw, model, tokens, tmp_path, "--kv-type", "f16")
-    assert halves != plain
-    a, b = (numpy.frombuffer(x, numpy.float32, offset=128) for x in (plain, halves))
+    narrow = logits_bytes(thaw, model, tokens, tmp_path, "--kv-type", kv_type)
+    assert narrow != plain
+    a, b = (numpy.frombuffer(x, numpy.float32, offset=128) for x in (plain, narrow))
     assert numpy.sqrt(((a - b) ** 2).mean() / (a ** 2).mean()) < 0.05
 
 

@@ -1,5 +1,6 @@
 // Element-wise kernels in AVX2. See avx2.h for what may be called here.
 #include "kernels/x86/avx2.h"
+#include "kernels/x86/int8_block_avx2.h"
 #include "kernels/x86/vector_avx2.h"
 
 namespace thaw::avx2 {
@@ -7,16 +8,6 @@ namespace {
 
 // As in portable/quantize.cc, where it is derived.
 constexpr float kSmallestAmax = 0x1p-121f;
-
-constexpr float kLargestFinite = 0x1.fffffep127f;
-
-// The largest of eight lanes compared as integers.
-int LargestLane(__m256i v) {
-  __m128i largest = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-  largest = _mm_max_epi32(largest, _mm_shuffle_epi32(largest, 0x4e));
-  largest = _mm_max_epi32(largest, _mm_shuffle_epi32(largest, 0xb1));
-  return _mm_cvtsi128_si32(largest);
-}
 
 int SumOfIntegers(__m256i v) {
   __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
@@ -26,15 +17,8 @@ int SumOfIntegers(__m256i v) {
 }
 
 void QuantizeBlock(const float* values, int8_t* quants, float* scale, float* sums) {
-  const __m256i magnitude_bits = _mm256_set1_epi32(0x7fffffff);
-  __m256 v[4];
-  __m256i largest = _mm256_setzero_si256();
-  for (int i = 0; i < 4; ++i) {
-    v[i] = _mm256_loadu_ps(values + 8 * i);
-    largest =
-        _mm256_max_epi32(largest, _mm256_and_si256(_mm256_castps_si256(v[i]), magnitude_bits));
-  }
-  const float amax = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(LargestLane(largest))));
+  const FloatBlock block = LoadBlock(values);
+  const float amax = LargestMagnitude(block);
   auto* bytes = reinterpret_cast<__m256i*>(quants);
   if (!(amax <= kLargestFinite) || amax < kSmallestAmax) {
     _mm256_storeu_si256(bytes, _mm256_setzero_si256());
@@ -44,16 +28,10 @@ void QuantizeBlock(const float* values, int8_t* quants, float* scale, float* sum
     return;
   }
   *scale = amax / 127.0f;
-  const __m256 inverse = _mm256_set1_ps(127.0f / amax);
-  __m256i q[4];
-  for (int i = 0; i < 4; ++i) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
-  sums[0] = *scale * static_cast<float>(SumOfIntegers(_mm256_add_epi32(q[0], q[1])));
-  sums[1] = *scale * static_cast<float>(SumOfIntegers(_mm256_add_epi32(q[2], q[3])));
-  // The packs work within 128-bit halves; the permutation puts their 4-byte runs in order.
-  const __m256i packed =
-      _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
-  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-  _mm256_storeu_si256(bytes, _mm256_permutevar8x32_epi32(packed, order));
+  const IntegerBlock q = RoundProducts(block, 127.0f / amax);
+  sums[0] = *scale * static_cast<float>(SumOfIntegers(_mm256_add_epi32(q.v[0], q.v[1])));
+  sums[1] = *scale * static_cast<float>(SumOfIntegers(_mm256_add_epi32(q.v[2], q.v[3])));
+  _mm256_storeu_si256(bytes, PackToBytes(q));
 }
 
 __m256 SiluTimes(__m256 gate, __m256 up) {
