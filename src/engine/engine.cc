@@ -9,7 +9,9 @@
 #include "base/process.h"
 #include "base/units.h"
 #include "engine/model_file.h"
+#include "engine/rates_file.h"
 #include "engine/session.h"
+#include "io/device.h"
 
 namespace thaw {
 namespace {
@@ -78,6 +80,7 @@ struct Engine::Opened {
   Result<std::unique_ptr<Tokenizer>> tokenizer;
   Result<std::optional<ChatTemplate>> chat_template;
   TileMap map;
+  MemoryPlanInput plan_input;  // its pointers are set where it is used
   MemoryPlan plan;
 };
 
@@ -119,12 +122,48 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
                 .tokenizer = std::move(tokenizer),
                 .chat_template = std::move(chat_template),
                 .map = std::move(map),
+                .plan_input = std::move(input),
                 .plan = *plan};
 }
 
 Result<MemoryPlan> Engine::Plan(const std::string& path, const EngineOptions& options) {
   THAW_ASSIGN(const Opened opened, Open(path, options));
   return opened.plan;
+}
+
+Result<PlanReport> Engine::Forecast(const std::string& path, const EngineOptions& options,
+                                    const RatesSource& source) {
+  THAW_ASSIGN(const Opened opened, Open(path, options));
+  std::vector<ElementType> types;
+  for (const TypeBytes& part : BytesByType(opened.map)) types.push_back(part.type);
+  const File& file = *opened.map.matrix_of(0).file;
+  ThreadPool pool(opened.options.threads);
+  PlanReport report{.plan = opened.plan};
+  THAW_ASSIGN(report.rates, ObtainRates({.types = types,
+                                         .file = &file,
+                                         .cache_path = source.cache_path,
+                                         .remeasure = source.remeasure},
+                                        *opened.kernels, pool));
+  THAW_ASSIGN(const std::string device, DeviceOf(file.path()));
+  const ModelConfig& config = opened.description.config;
+  report.speed = ForecastSpeed(report.plan, config, opened.map, report.rates, device);
+
+  MemoryPlanInput input = opened.plan_input;
+  input.config = &config;
+  input.map = &opened.map;
+  input.context = report.plan.context;
+  constexpr int kSteps = 16;
+  for (int step = 0; step <= kSteps; ++step) {
+    // A little more than the weights, because slots and alignment take some.
+    input.budget = {.base = BudgetRequest::Base::kFloor,
+                    .fraction = 1.05 * static_cast<double>(step) / kSteps};
+    THAW_ASSIGN(const MemoryPlan plan, MakeMemoryPlan(input));
+    const SpeedForecast speed = ForecastSpeed(plan, config, opened.map, report.rates, device);
+    report.curve.push_back({.budget_bytes = plan.budget_bytes,
+                            .streamed_bytes = plan.streamed_bytes,
+                            .decode_tok_per_s = speed.decode_tok_per_s});
+  }
+  return report;
 }
 
 Engine::Engine(Opened opened)

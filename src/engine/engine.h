@@ -26,6 +26,7 @@
 #include "engine/budget.h"
 #include "engine/ledger.h"
 #include "engine/memory_plan.h"
+#include "engine/speed_forecast.h"
 #include "gguf/gguf_file.h"
 #include "kernels/kernel_table.h"
 #include "model/model.h"
@@ -63,6 +64,19 @@ struct TextLikelihood {
   double perplexity() const;  // exp(mean)
 };
 
+// Where a forecast takes the machine's rates from.
+struct RatesSource {
+  std::string cache_path;  // file that keeps them; "": measured anew and not kept
+  bool remeasure = false;
+};
+
+struct PlanReport {
+  MemoryPlan plan;
+  SpeedForecast speed = {};
+  std::vector<BudgetPoint> curve = {};  // ascending
+  MachineRates rates = {};
+};
+
 class Engine {
  public:
   // Reads no weights unless `preload` or `verify` asks for it; `on_progress` as
@@ -74,6 +88,10 @@ class Engine {
 
   // What Load would allocate, without doing so.
   static Result<MemoryPlan> Plan(const std::string& path, const EngineOptions& options);
+
+  // The plan, and how fast the model will run under it and under others.
+  static Result<PlanReport> Forecast(const std::string& path, const EngineOptions& options,
+                                     const RatesSource& rates);
 
   const std::string& path() const { return file_.path(); }
   const ModelConfig& config() const { return model_->config(); }

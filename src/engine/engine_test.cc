@@ -173,8 +173,8 @@ TEST(Engine, StopsWhenItIsCancelled) {
 }
 
 TEST(Engine, CancellingWhileLoadingIsAnError) {
-  const auto engine = Engine::Load((GoldenDir() / "models/qwen3.gguf").string(),
-                                   {.preload = true}, [](uint64_t, uint64_t) { return false; });
+  const auto engine = Engine::Load((GoldenDir() / "models/qwen3.gguf").string(), {.preload = true},
+                                   [](uint64_t, uint64_t) { return false; });
   ASSERT_FALSE(engine);
   EXPECT_EQ(engine.error().code, ErrorCode::kCancelled);
 }

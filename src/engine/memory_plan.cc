@@ -88,8 +88,10 @@ uint64_t Floor(const MemoryPlanInput& in, int64_t context) {
 Result<void> FailBelowFloor(const MemoryPlanInput& in, uint64_t budget, uint64_t floor,
                             int64_t context) {
   std::string advice = "a shorter context (-c) needs less";
-  if (in.kv_type == KvType::kF32) advice += ", and so does --kv-type f16 or q8_0";
-  if (in.kv_type == KvType::kF16) advice += ", and so does --kv-type q8_0";
+  if (in.kv_type == KvType::kF32) advice += ", and so does --kv-type f16";
+  if (in.kv_type != KvType::kQ8_0 && KvCache::CheckType(*in.config, KvType::kQ8_0)) {
+    advice += ", and so does --kv-type q8_0";
+  }
   if (in.prefill_chunk > kPrefillChunks.back()) advice += ", and a smaller --prefill-chunk";
   if (std::ranges::count(in.pinned, 1) > 0) advice += ", and pinning fewer weights";
   return Fail(ErrorCode::kResourceExhausted,
