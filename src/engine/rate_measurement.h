@@ -25,7 +25,7 @@ namespace thaw {
 inline constexpr uint64_t kMeasuredBytes = uint64_t{128} << 20;
 
 // Of the allowance, for all but that: requests of the disk (4 MiB), or 128 tokens with their
-// products (2 MiB) and the scratch of each thread (some KiB).
+// products (3 MiB) and the scratch of each thread (12 KiB).
 inline constexpr uint64_t kMeasurementScratchBytes = uint64_t{8} << 20;
 
 struct MeasurementLimits {
@@ -37,7 +37,8 @@ struct MeasurementLimits {
   Result<uint64_t> BufferBytes() const;
 };
 
-// All fail with kResourceExhausted when the allowance is too small or the system has no memory.
+// Those that give a Result fail with kResourceExhausted when the allowance is too small or the
+// system has no memory.
 
 // Bytes a second that all threads of the pool read from memory.
 Result<double> MeasureMemoryRate(ThreadPool& pool, const MeasurementLimits& limits);

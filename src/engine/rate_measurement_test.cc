@@ -98,7 +98,7 @@ TEST(MeasureDiskRate, SaysWhatIsWrongWithAFileThatCannotBeRead) {
   EXPECT_THAT(nothing.error().message, HasSubstr("empty: no disk rate"));
 
   const auto whole = std::make_shared<MemoryFile>("broken", std::string(1 << 20, 'x'));
-  const FaultyFile broken(whole, {.broken_byte = 600 << 10});
+  const FaultyFile broken(whole, {.broken_byte = 1000});
   const auto failed = MeasureDiskRate(broken, kBrief);
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().code, ErrorCode::kIo);

@@ -177,5 +177,23 @@ TEST(KnownShapes, AreFoundByNameAndListedForOneThatIsNot) {
   EXPECT_THAT(missing.error().message, HasSubstr("tinyllama-1.1b, "));
 }
 
+TEST(KnownShapes, HaveTheWeightsOfTheModelsTheyAreNamedAfter) {
+  const TemporaryDirectory folder;
+  const auto parameters = [&](std::string_view name) {
+    uint64_t bytes = 0;
+    const auto done = WriteShapeModel(**FindShape(name), ElementType::kF16, 1, folder.PathOf("m"),
+                                      [&](uint64_t, uint64_t total) {
+                                        bytes = total;
+                                        return false;
+                                      });
+    EXPECT_EQ(done.error().code, ErrorCode::kCancelled);
+    return static_cast<double>(bytes) / 2e9;
+  };
+  EXPECT_NEAR(parameters("tinyllama-1.1b"), 1.100, 0.001);
+  EXPECT_NEAR(parameters("smollm2-1.7b"), 1.711, 0.001);
+  EXPECT_NEAR(parameters("llama-3.2-3b"), 3.213, 0.001);
+  EXPECT_NEAR(parameters("llama-3.1-8b"), 8.030, 0.001);
+}
+
 }  // namespace
 }  // namespace thaw
