@@ -1,4 +1,5 @@
 // thaw chat: a conversation in the terminal.
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -12,6 +13,8 @@
 #include "cli/commands.h"
 #include "cli/json_text.h"
 #include "cli/model_loading.h"
+#include "cli/plan_report.h"
+#include "cli/profile.h"
 #include "cli/prompt.h"
 #include "cli/standard_output.h"
 #include "cli/statistics_report.h"
@@ -21,9 +24,11 @@ namespace thaw::cli {
 namespace {
 
 constexpr std::string_view kHelp =
-    "/reset  forget the conversation\n"
-    "/stats  what the conversation has cost\n"
-    "/help   this list\n"
+    "/reset        forget the conversation\n"
+    "/stats        what the conversation has cost, and how the weights were read\n"
+    "/budget       where the memory goes\n"
+    "/budget SIZE  change how much memory may be used\n"
+    "/help         this list\n"
     "Ctrl+C stops an answer, Ctrl+D ends.\n";
 
 // One conversation: what was said, the session that remembers it, and what it cost.
@@ -85,7 +90,9 @@ class Conversation {
     if (!line.starts_with('/')) return Answer(line);
     const std::string_view command =
         std::string_view(line).substr(0, line.find_last_not_of(" \t\r") + 1);
-    if (command == "/reset") {
+    if (command == "/budget" || command.starts_with("/budget ")) {
+      ShowOrChangeBudget(command.substr(std::string_view("/budget").size()));
+    } else if (command == "/reset") {
       StartAnew();
       WriteError("The conversation starts anew.\n");
     } else if (command == "/stats") {
@@ -95,6 +102,23 @@ class Conversation {
       WriteError(kHelp);
     }
     return {};
+  }
+
+  // A budget that is refused is no reason to end a conversation.
+  void ShowOrChangeBudget(std::string_view size) {
+    size.remove_prefix(std::min(size.find_first_not_of(" \t"), size.size()));
+    if (!size.empty()) {
+      if (const auto changed = ChangeBudget(size); !changed) {
+        WriteError(changed.error().message + '\n');
+        return;
+      }
+    }
+    WriteError(PlanLine(engine_.plan()) + '\n');
+  }
+
+  Result<void> ChangeBudget(std::string_view size) {
+    THAW_ASSIGN(const BudgetRequest budget, ParseBudget(size));
+    return engine_.SetBudget(budget);
   }
 
   Result<void> Answer(const std::string& question) {
@@ -107,12 +131,16 @@ class Conversation {
       return {};
     }
     AnswerStream stream;
+    ProfileRecorder recorder(engine_, report_.profile);
+    GenerationOptions generation = Generation();
+    generation.on_prompt_done = [&recorder] { recorder.EndPrompt(); };
     const auto result =
-        session_->Generate(prompt, Generation(), [&](std::string_view text) { stream.Push(text); });
+        session_->Generate(prompt, generation, [&](std::string_view text) { stream.Push(text); });
     THAW_TRY(stream.Finish());
     if (!result) return Fail(result.error());
     messages_.push_back(Message("assistant", result->text));
     AddGeneration(result->statistics, report_.generation);
+    recorder.EndAnswer(result->statistics);
     report_.finish = result->finish;
     return AfterAnswer(*result);
   }
@@ -153,7 +181,7 @@ Result<void> Execute(const ChatOptions& options) {
   report.model = options.model.path;
   report.seed = options.seed ? *options.seed : RandomSeed();
   const auto start = std::chrono::steady_clock::now();
-  THAW_ASSIGN(const auto engine, LoadEngine(options.model, options.report));
+  THAW_ASSIGN(LoadedModel engine, LoadEngine(options.model, options.report));
   report.load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   THAW_ASSIGN(const ChatTemplate* chat_template, engine->chat_template());
@@ -170,6 +198,7 @@ Result<void> Execute(const ChatOptions& options) {
   ReportOptions closing = options.report;
   closing.quiet = true;
   THAW_TRY(PublishReport(conversation.Report(), closing));
+  THAW_TRY(engine.CloseTrace());
   return ended;
 }
 

@@ -1,13 +1,14 @@
 #include "cli/command_line.h"
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
+#include "cli/argument_checks.h"
+#include "cli/residency_arguments.h"
 #include "cli/version.h"
 #include "sampling/sampling_options.h"
 
@@ -25,17 +26,9 @@ struct AllOptions {
   TemplateOptions chat_template;
   LogitsOptions logits;
   PerplexityOptions perplexity;
+  PlanOptions plan;
   DoctorOptions doctor;
 };
-
-// All of `text` as a number.
-template <typename T>
-std::optional<T> ParseNumber(std::string_view text) {
-  T number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 // ID=VALUE
 std::optional<std::pair<int32_t, float>> ParseLogitBias(std::string_view text) {
@@ -57,22 +50,6 @@ std::optional<std::chrono::year_month_day> ParseDate(std::string_view text) {
   const std::chrono::year_month_day date{std::chrono::year(*year), std::chrono::month(*month),
                                          std::chrono::day(*day)};
   return date.ok() ? std::optional(date) : std::nullopt;
-}
-
-// A validator that accepts what `parse` understands; it says nothing in the help text.
-template <typename Parse>
-CLI::Validator Accepts(Parse parse, const std::string& form) {
-  return CLI::Validator(
-      [parse, form](std::string& text) {
-        return parse(text) ? std::string() : fmt::format("{} is not {}", text, form);
-      },
-      "");
-}
-
-template <typename T>
-CLI::Validator Between(T low, T high) {
-  CLI::Validator range = CLI::Range(low, high);
-  return range.description("");
 }
 
 std::optional<KvType> ParseKvType(std::string_view name) {
@@ -127,9 +104,11 @@ void AddEngine(CLI::App& command, EngineOptions& engine, const std::string& cont
       ->check(Between<int64_t>(1, int64_t{1} << 31))
       ->type_name("N")
       ->group(group);
+  AddPlanning(command, engine);
 }
 
-constexpr const char* kUsualContext = "Context length (default: the model's, at most 4096)";
+constexpr const char* kUsualContext =
+    "Context length (default: the model's, at most 4096, less where the budget is small)";
 
 void AddGeneration(CLI::App& command, GenerationOptions& generation,
                    std::optional<uint64_t>& seed) {
@@ -187,12 +166,25 @@ void AddQuiet(CLI::App& command, ReportOptions& report) {
       ->group("Reporting");
 }
 
+void AddTrace(CLI::App& command, ReportOptions& report) {
+  command
+      .add_option("--trace", report.trace_file,
+                  "Write a line of JSON for every visit of weights to a file (default: none)")
+      ->type_name("FILE")
+      ->group("Reporting");
+}
+
 void AddReport(CLI::App& command, ReportOptions& report) {
   command.add_flag("--stats", report.statistics, "Print all statistics on stderr")
       ->group("Reporting");
   command.add_option("--stats-json", report.statistics_file, "Write the statistics to a file")
       ->type_name("FILE")
       ->group("Reporting");
+  command
+      .add_flag("--profile", report.profile,
+                "Print what the time of a token went to; statistics have it too (default: off)")
+      ->group("Reporting");
+  AddTrace(command, report);
   AddQuiet(command, report);
 }
 
@@ -228,6 +220,7 @@ void AddRun(CLI::App& app, RunOptions& options) {
       ->excludes(system);
   AddGeneration(*command, options.generation, options.seed);
   AddEngine(*command, options.model.engine, kUsualContext, "f16");
+  AddReading(*command, options.model.engine);
   AddReport(*command, options.report);
 }
 
@@ -241,6 +234,7 @@ void AddChat(CLI::App& app, ChatOptions& options) {
   command->add_option("--system", options.system, "A system message in front");
   AddGeneration(*command, options.generation, options.seed);
   AddEngine(*command, options.model.engine, kUsualContext, "f16");
+  AddReading(*command, options.model.engine);
   AddReport(*command, options.report);
 }
 
@@ -318,6 +312,8 @@ void AddLogits(CLI::App& app, LogitsOptions& options) {
   options.model.engine.kv_type = KvType::kF32;
   AddEngine(*command, options.model.engine, "Context length (default: the number of tokens)",
             "f32");
+  AddReading(*command, options.model.engine);
+  AddTrace(*command, options.report);
   AddQuiet(*command, options.report);
 }
 
@@ -333,15 +329,32 @@ void AddPerplexity(CLI::App& app, PerplexityOptions& options) {
       ->required();
   command->add_flag("--json", options.json, "Print JSON");
   AddEngine(*command, options.model.engine, kUsualContext, "f16");
+  AddReading(*command, options.model.engine);
+  AddTrace(*command, options.report);
   AddQuiet(*command, options.report);
 }
 
-void AddDoctor(CLI::App& app, DoctorOptions& options) {
+void AddPlan(CLI::App& app, PlanOptions& options) {
   CLI::App* command = AddCommand(
-      app, "doctor", "Tells what this machine can do, and what a model takes",
-      "Prints CPU features, kernels, threads, memory and limits, huge pages; for a model, whether\n"
-      "it is supported, its weights by type and the size of its KV cache.",
-      "thaw doctor model.gguf");
+      app, "plan", "Tells what a budget would give",
+      "Prints where the bytes of the budget go, which part of the weights stays in memory, and "
+      "how\n"
+      "much is read for each token: what the other commands would do with the same options.",
+      "thaw plan model.gguf --budget 450MiB");
+  AddModel(*command, options.model.path);
+  command->add_flag("--json", options.json, "Print JSON");
+  AddEngine(*command, options.model.engine, kUsualContext, "f16");
+}
+
+void AddDoctor(CLI::App& app, DoctorOptions& options) {
+  CLI::App* command =
+      AddCommand(app, "doctor", "Tells what this machine can do, and what a model takes",
+                 "Prints CPU features, kernels, threads, memory and limits, huge pages, the way of "
+                 "reading; for\n"
+                 "a model, whether it is supported, its weights by type, the size of its KV cache "
+                 "and whether\n"
+                 "it is read past the page cache. Warns of what makes runs slow.",
+                 "thaw doctor model.gguf");
   command->add_option("MODEL", options.path, "A GGUF file")->type_name("");
   command->add_flag("--json", options.json, "Print JSON");
 }
@@ -355,6 +368,7 @@ CommandOptions Chosen(const CLI::App& app, const AllOptions& all) {
   if (name == "template") return all.chat_template;
   if (name == "logits") return all.logits;
   if (name == "perplexity") return all.perplexity;
+  if (name == "plan") return all.plan;
   return all.doctor;
 }
 
@@ -395,6 +409,7 @@ std::variant<CommandOptions, EarlyExit> ParseCommandLine(
   AddTemplate(app, all.chat_template);
   AddLogits(app, all.logits);
   AddPerplexity(app, all.perplexity);
+  AddPlan(app, all.plan);
   AddDoctor(app, all.doctor);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));

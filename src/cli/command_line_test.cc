@@ -11,10 +11,11 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::StartsWith;
 
-const char* const kCommands[] = {"run",      "chat",   "inspect",    "tokenize",
-                                 "template", "logits", "perplexity", "doctor"};
+const char* const kCommands[] = {"run",    "chat",       "inspect", "tokenize", "template",
+                                 "logits", "perplexity", "plan",    "doctor"};
 
 template <typename Options>
 Options Parse(const std::vector<std::string>& arguments) {
@@ -105,6 +106,62 @@ TEST(CommandLine, ReadsTheOptionsOfTheModel) {
   EXPECT_EQ(engine.prefill_chunk, 9);
 }
 
+TEST(CommandLine, ReadsHowWeightsAreHeld) {
+  const auto options =
+      Parse<RunOptions>({"run", "--pin", "blk.0.*", "m.gguf", "--budget", "floor+20MiB", "--policy",
+                         "lfu", "--pin", "[a,b]", "--frequency-window", "8", "--prefetch-ahead",
+                         "0", "--sync-prefetch", "--io-threads", "3", "--preload", "--verify"});
+  EXPECT_EQ(options.model.path, "m.gguf");
+  const EngineOptions& engine = options.model.engine;
+  EXPECT_EQ(engine.budget.base, BudgetRequest::Base::kFloor);
+  EXPECT_EQ(engine.budget.bytes, uint64_t{20} << 20);
+  EXPECT_EQ(engine.policy, "lfu");
+  EXPECT_THAT(engine.pinned, ElementsAre("blk.0.*", "[a,b]"));
+  EXPECT_EQ(engine.frequency_window, 8);
+  EXPECT_EQ(engine.prefetch_ahead, 0);
+  EXPECT_TRUE(engine.synchronous_prefetch);
+  EXPECT_EQ(engine.io_threads, 3);
+  EXPECT_TRUE(engine.preload);
+  EXPECT_TRUE(engine.verify);
+}
+
+TEST(CommandLine, LeavesHowWeightsAreHeldToTheEngine) {
+  const EngineOptions engine = Parse<RunOptions>({"run", "m.gguf"}).model.engine;
+  const EngineOptions defaults;
+  EXPECT_EQ(engine.budget.base, BudgetRequest::Base::kDefault);
+  EXPECT_EQ(engine.policy, defaults.policy);
+  EXPECT_THAT(engine.pinned, IsEmpty());
+  EXPECT_EQ(engine.frequency_window, defaults.frequency_window);
+  EXPECT_EQ(engine.prefetch_ahead, defaults.prefetch_ahead);
+  EXPECT_EQ(engine.io_threads, defaults.io_threads);
+  EXPECT_FALSE(engine.synchronous_prefetch || engine.preload || engine.verify);
+}
+
+TEST(CommandLine, EveryCommandThatRunsAModelTakesABudget) {
+  EXPECT_EQ(Parse<RunOptions>({"run", "m", "--budget", "7"}).model.engine.budget.bytes, 7U);
+  EXPECT_EQ(Parse<ChatOptions>({"chat", "m", "--budget", "7"}).model.engine.budget.bytes, 7U);
+  EXPECT_EQ(Parse<LogitsOptions>({"logits", "m", "--tokens", "t", "--out", "o", "--budget", "7"})
+                .model.engine.budget.bytes,
+            7U);
+  EXPECT_EQ(Parse<PerplexityOptions>({"perplexity", "m", "-f", "t", "--budget", "7"})
+                .model.engine.budget.bytes,
+            7U);
+}
+
+TEST(CommandLine, PlansWithTheOptionsThatAPlanDependsOn) {
+  const auto options =
+      Parse<PlanOptions>({"plan", "m.gguf", "--json", "-c", "512", "-t", "2", "--kv-type", "f32",
+                          "--budget", "floor+50%", "--policy", "lru", "--pin", "output.*"});
+  EXPECT_TRUE(options.json);
+  const EngineOptions& engine = options.model.engine;
+  EXPECT_EQ(engine.context, 512);
+  EXPECT_EQ(engine.threads, 2);
+  EXPECT_EQ(engine.kv_type, KvType::kF32);
+  EXPECT_EQ(engine.budget.fraction, 0.5);
+  EXPECT_EQ(engine.policy, "lru");
+  EXPECT_THAT(engine.pinned, ElementsAre("output.*"));
+}
+
 TEST(CommandLine, KeepsTheKvCacheOfLogitsInF32UnlessToldOtherwise) {
   const std::vector<std::string> logits = {"logits", "m.gguf", "--tokens", "t", "--out", "o"};
   EXPECT_EQ(Parse<LogitsOptions>(logits).model.engine.kv_type, KvType::kF32);
@@ -117,14 +174,19 @@ TEST(CommandLine, KeepsTheKvCacheOfLogitsInF32UnlessToldOtherwise) {
 }
 
 TEST(CommandLine, ReadsReporting) {
-  const auto options = Parse<RunOptions>(
-      {"run", "m.gguf", "--stats", "--stats-json", "s.json", "--no-progress", "-v", "--quiet"});
+  const auto options =
+      Parse<RunOptions>({"run", "m.gguf", "--stats", "--stats-json", "s.json", "--no-progress",
+                         "-v", "--quiet", "--profile", "--trace", "t.jsonl"});
   EXPECT_TRUE(options.report.statistics);
   EXPECT_EQ(options.report.statistics_file, "s.json");
   EXPECT_FALSE(options.report.progress);
   EXPECT_TRUE(options.report.verbose);
   EXPECT_TRUE(options.report.quiet);
-  EXPECT_TRUE(Parse<RunOptions>({"run", "m.gguf"}).report.progress);
+  EXPECT_TRUE(options.report.profile);
+  EXPECT_EQ(options.report.trace_file, "t.jsonl");
+  const auto plain = Parse<RunOptions>({"run", "m.gguf"});
+  EXPECT_TRUE(plain.report.progress);
+  EXPECT_FALSE(plain.report.profile);
 }
 
 TEST(CommandLine, ReadsDates) {
@@ -184,6 +246,14 @@ TEST(CommandLine, RefusesWhatMakesNoSense) {
       {{"run", "m.gguf", "-c", "-1"}, "--context"},
       {{"run", "m.gguf", "-n"}, "--max-tokens"},
       {{"run", "m.gguf", "--kv-type", "q4_0"}, "q4_0 is not f32, f16 or q8_0"},
+      {{"run", "m.gguf", "--budget", "lots"}, "--budget: 'lots' is no budget: expected bytes"},
+      {{"run", "m.gguf", "--budget", ""}, "'' is no budget"},
+      {{"run", "m.gguf", "--policy", "fifo"}, "there is no policy 'fifo', only planned, "},
+      {{"run", "m.gguf", "--prefetch-ahead", "-1"}, "--prefetch-ahead"},
+      {{"run", "m.gguf", "--io-threads", "0"}, "--io-threads"},
+      {{"run", "m.gguf", "--io-threads", "65"}, "--io-threads"},
+      {{"run", "m.gguf", "--frequency-window", "65"}, "--frequency-window"},
+      {{"run", "m.gguf", "--frequency-window", "0"}, "--frequency-window"},
       {{"run", "m.gguf", "--seed", "-1"}, "--seed"},
       {{"run", "m.gguf", "--temp", "-1"}, "temperature must be at least 0"},
       {{"run", "m.gguf", "--temp", "nan"}, "temperature must be a finite number"},

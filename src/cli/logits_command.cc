@@ -26,7 +26,7 @@ Result<void> Execute(const LogitsOptions& options) {
   ModelOptions model = options.model;
   if (model.engine.context == 0) model.engine.context = static_cast<int64_t>(tokens.size());
   THAW_TRY(CheckFitsContext(options.tokens_file, tokens.size(), model.engine.context));
-  THAW_ASSIGN(const auto engine, LoadEngine(model, options.report));
+  THAW_ASSIGN(LoadedModel engine, LoadEngine(model, options.report));
   const auto n_tokens = static_cast<int64_t>(tokens.size());
   const int64_t n_vocab = engine->config().n_vocab;
   THAW_ASSIGN(NpyWriter npy, NpyWriter::Create(options.out_file, {n_tokens, n_vocab}));
@@ -38,7 +38,8 @@ Result<void> Execute(const LogitsOptions& options) {
     return npy.Append(rows);
   };
   THAW_TRY(engine->ComputeLogits(tokens, write, &StopFlag()));
-  return npy.Commit();
+  THAW_TRY(npy.Commit());
+  return engine.CloseTrace();
 }
 
 }  // namespace thaw::cli

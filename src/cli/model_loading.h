@@ -1,4 +1,4 @@
-// Loading a model for a command: with its progress shown, and stopped by Ctrl+C.
+// Loading a model for a command: with its progress shown, stopped by Ctrl+C, and traced.
 #pragma once
 
 #include <atomic>
@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "cli/options.h"
+#include "cli/trace_file.h"
 #include "engine/engine.h"
 
 namespace thaw::cli {
@@ -16,9 +17,25 @@ struct LoadProgress {
   uint64_t total_bytes = 0;
 };
 
+// An engine, and the trace of it where one was asked for.
+class LoadedModel {
+ public:
+  LoadedModel(std::unique_ptr<TraceFile> trace, std::unique_ptr<Engine> engine);
+
+  Engine& operator*() const { return *engine_; }
+  Engine* operator->() const { return engine_.get(); }
+
+  // Ends the trace, with the first error that writing it had.
+  Result<void> CloseTrace();
+
+ private:
+  std::unique_ptr<TraceFile> trace_;  // may be null; outlives the engine, which writes to it
+  std::unique_ptr<Engine> engine_;
+};
+
 // kCancelled when a signal came; `progress` may be null.
-Result<std::unique_ptr<Engine>> LoadEngine(const ModelOptions& model, const ReportOptions& report,
-                                           LoadProgress* progress = nullptr);
+Result<LoadedModel> LoadEngine(const ModelOptions& model, const ReportOptions& report,
+                               LoadProgress* progress = nullptr);
 
 // Whether bars are drawn: a person looks at standard error and did not ask for silence.
 bool ShowsProgress(const ReportOptions& report);

@@ -20,12 +20,15 @@ struct ModelOptions {
   EngineOptions engine;
 };
 
+// What is reported beside the results. Each command documents which of these it has.
 struct ReportOptions {
   bool progress = true;         // a bar on stderr while there is something to wait for
   bool quiet = false;           // nothing on stderr but warnings, errors and what was asked for
   bool verbose = false;         // log what is done
   bool statistics = false;      // all statistics instead of one line
   std::string statistics_file;  // JSON; "" for none
+  bool profile = false;         // what the time went to, in both kinds of statistics
+  std::string trace_file;       // a line of JSON for every visit of weights; "" for none
 };
 
 // Where a text comes from; at most one of the two is there, else it is standard input.
@@ -89,6 +92,11 @@ struct PerplexityOptions {
   bool json = false;
 };
 
+struct PlanOptions {
+  ModelOptions model;
+  bool json = false;
+};
+
 struct DoctorOptions {
   std::string path;  // "" for none
   bool json = false;
@@ -96,6 +104,6 @@ struct DoctorOptions {
 
 using CommandOptions =
     std::variant<RunOptions, ChatOptions, InspectOptions, TokenizeOptions, TemplateOptions,
-                 LogitsOptions, PerplexityOptions, DoctorOptions>;
+                 LogitsOptions, PerplexityOptions, PlanOptions, DoctorOptions>;
 
 }  // namespace thaw::cli

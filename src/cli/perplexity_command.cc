@@ -18,7 +18,7 @@ std::string TokenCount(uint64_t count) { return fmt::format("{} tokens", count);
 
 Result<void> Execute(const PerplexityOptions& options) {
   THAW_ASSIGN(const std::string text, ReadTextFile(options.text_file));
-  THAW_ASSIGN(const auto engine, LoadEngine(options.model, options.report));
+  THAW_ASSIGN(LoadedModel engine, LoadEngine(options.model, options.report));
   THAW_ASSIGN(const Tokenizer* tokenizer, engine->tokenizer());
   THAW_ASSIGN(const auto tokens,
               tokenizer->Encode(text, {.add_eos = false, .parse_special = false}));
@@ -33,18 +33,21 @@ Result<void> Execute(const PerplexityOptions& options) {
   };
   THAW_ASSIGN(const TextLikelihood likelihood, engine->Score(tokens, on_progress, &StopFlag()));
   if (options.json) {
-    return WriteOutput(PrettyJson({{"tokens", tokens.size()},
-                                   {"scored_tokens", likelihood.scored_tokens},
-                                   {"negative_log_likelihood", likelihood.negative_log_likelihood},
-                                   {"mean_negative_log_likelihood", likelihood.mean()},
-                                   {"perplexity", likelihood.perplexity()},
-                                   {"context", engine->options().context}}));
+    THAW_TRY(
+        WriteOutput(PrettyJson({{"tokens", tokens.size()},
+                                {"scored_tokens", likelihood.scored_tokens},
+                                {"negative_log_likelihood", likelihood.negative_log_likelihood},
+                                {"mean_negative_log_likelihood", likelihood.mean()},
+                                {"perplexity", likelihood.perplexity()},
+                                {"context", engine->options().context}})));
+    return engine.CloseTrace();
   }
-  return WriteOutput(fmt::format(
+  THAW_TRY(WriteOutput(fmt::format(
       "perplexity {:.4f}\nnegative log likelihood {:.6f} a token, {:.3f} in all, {} of {} tokens "
       "scored\n",
       likelihood.perplexity(), likelihood.mean(), likelihood.negative_log_likelihood,
-      likelihood.scored_tokens, tokens.size()));
+      likelihood.scored_tokens, tokens.size())));
+  return engine.CloseTrace();
 }
 
 }  // namespace thaw::cli

@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/json_text.h"
 #include "cli/model_loading.h"
+#include "cli/profile.h"
 #include "cli/prompt.h"
 #include "cli/standard_output.h"
 #include "cli/statistics_report.h"
@@ -68,9 +69,11 @@ Result<void> Answer(Engine& engine, const RunOptions& options, const Question& q
   THAW_ASSIGN(const std::vector<int32_t> prompt, EncodeQuestion(engine, options, question));
   THAW_TRY(CheckFitsContext("the prompt", prompt.size(), engine.options().context));
   THAW_ASSIGN(const auto session, engine.NewSession());
+  ProfileRecorder recorder(engine, report.profile);
   GenerationOptions generation = options.generation;
   generation.sampling.seed = report.seed;
   generation.cancel = &StopFlag();
+  generation.on_prompt_done = [&recorder] { recorder.EndPrompt(); };
   AnswerStream stream;
   const auto result =
       session->Generate(prompt, generation, [&](std::string_view text) { stream.Push(text); });
@@ -78,6 +81,7 @@ Result<void> Answer(Engine& engine, const RunOptions& options, const Question& q
   if (!result) return Fail(result.error());
   report.finish = result->finish;
   report.generation = result->statistics;
+  recorder.EndAnswer(result->statistics);
   return output;
 }
 
@@ -126,6 +130,7 @@ Result<void> Execute(const RunOptions& options) {
   LogInfo("seed {}", report.seed);
   THAW_TRY(PublishReport(report, options.report));
   if (report.interrupted) return Fail(ErrorCode::kCancelled, "interrupted");
+  THAW_TRY(engine->CloseTrace());
   return answered;
 }
 

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <random>
 #include <string_view>
+#include <utility>
 
 #include "base/process.h"
 #include "base/units.h"
@@ -13,23 +15,10 @@
 namespace thaw::cli {
 namespace {
 
+// As many as a person reads.
+constexpr size_t kHottestCount = 5;
+
 double Ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
-
-double HitRate(const CacheStatistics& cache) {
-  const auto hits = static_cast<double>(cache.hits);
-  return Ratio(hits, hits + static_cast<double>(cache.misses));
-}
-
-double HitRateBytes(const CacheStatistics& cache) {
-  const auto hits = static_cast<double>(cache.hit_bytes);
-  return Ratio(hits, hits + static_cast<double>(cache.miss_bytes));
-}
-
-// Every token visits every weight once, so no policy can do better than the share that is meant to
-// stay resident.
-double BestPossibleHitRateBytes(const CacheStatistics& cache) {
-  return Ratio(static_cast<double>(cache.planned_bytes), static_cast<double>(cache.weight_bytes));
-}
 
 double BytesReadPerToken(const GenerationStatistics& generation) {
   return Ratio(static_cast<double>(generation.decode_bytes_read),
@@ -53,30 +42,120 @@ std::string Rate(double tokens_per_second) {
 Json CacheJson(const CacheStatistics& cache, const GenerationStatistics& generation) {
   return {{"instance_id", cache.instance_id},
           {"policy", cache.policy},
+          {"reader", cache.reader},
           {"hits", cache.hits},
           {"misses", cache.misses},
           {"hit_bytes", cache.hit_bytes},
           {"miss_bytes", cache.miss_bytes},
-          {"hit_rate", HitRate(cache)},
-          {"hit_rate_bytes", HitRateBytes(cache)},
+          {"hit_rate", cache.hit_rate()},
+          {"hit_rate_bytes", cache.hit_rate_bytes()},
           {"evictions", cache.evictions},
           {"bytes_read", cache.bytes_read},
+          {"row_bytes_read", cache.row_bytes_read},
+          {"disk_bytes", cache.disk_bytes},
+          {"page_cache_bytes", cache.page_cache_bytes},
           {"bytes_read_per_token", BytesReadPerToken(generation)},
+          {"read_s", cache.read_seconds},
           {"stall_s", cache.stall_seconds},
           {"thaw_s", cache.thaw_seconds},
-          {"time_saved_s", TimeSavedSeconds(cache)},
+          {"time_saved_s", cache.time_saved_seconds()},
+          {"capacity_bytes", cache.capacity_bytes},
+          {"slot_bytes", cache.slot_bytes},
           {"resident_bytes", cache.resident_bytes},
           {"pinned_bytes", cache.pinned_bytes},
           {"planned_bytes", cache.planned_bytes},
           {"weight_bytes", cache.weight_bytes},
-          {"best_possible_hit_rate_bytes", BestPossibleHitRateBytes(cache)}};
+          {"best_possible_hit_rate_bytes", cache.best_possible_hit_rate_bytes()}};
+}
+
+Json HottestJson(const std::vector<MatrixStatistics>& hottest) {
+  Json list = Json::array();
+  for (const MatrixStatistics& m : hottest) {
+    list.push_back({{"name", m.name},
+                    {"bytes", m.bytes},
+                    {"resident_bytes", m.resident_bytes},
+                    {"planned_bytes", m.planned_bytes},
+                    {"visits", m.visits},
+                    {"hits", m.hits},
+                    {"read_s", m.read_seconds}});
+  }
+  return list;
+}
+
+// " | budget 450.0 MiB: 312.0 MiB of 591.3 MiB of weights in memory, 279.3 MiB read a token", or
+// nothing.
+std::string StreamingText(const RunReport& report) {
+  const auto read = static_cast<uint64_t>(BytesReadPerToken(report.generation));
+  if (read == 0) return "";
+  return fmt::format(" | budget {}: {} of {} of weights in memory, {} read a token",
+                     FormatBytes(report.plan.budget_bytes),
+                     FormatBytes(report.cache.resident_bytes),
+                     FormatBytes(report.cache.weight_bytes), FormatBytes(read));
+}
+
+// A name in front of each first line, and the text behind it.
+class Table {
+ public:
+  void Row(std::string_view name, const std::string& text) {
+    text_ += fmt::format("{:<14}{}\n", name, text);
+  }
+  std::string Take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+void AddGenerationRows(const RunReport& report, Table& table) {
+  const GenerationStatistics& g = report.generation;
+  const StepSummary steps = SummarizeSteps(g.step_seconds);
+  table.Row("prompt",
+            fmt::format("{}, {} of them reused,{} in {:.3f} s", Tokens(g.prompt_tokens),
+                        g.reused_tokens, Rate(g.PromptTokensPerSecond()), g.prompt_seconds));
+  table.Row("first token", fmt::format("{:.3f} s", g.ttft_seconds));
+  table.Row("answer", fmt::format("{}{}, {}", Tokens(g.decode_tokens),
+                                  Rate(g.DecodeTokensPerSecond()), FinishText(report)));
+  table.Row("decode step",
+            fmt::format("median {:.2f} ms, 99 % within {:.2f} ms, variation {:.1f} %", steps.p50_ms,
+                        steps.p99_ms, 100 * steps.cv));
+  table.Row("seed", fmt::format("{}", report.seed));
+}
+
+void AddCacheRows(const RunReport& report, Table& table) {
+  const CacheStatistics& c = report.cache;
+  table.Row("weights",
+            fmt::format("{} of {} resident, policy {}, capacity {}", FormatBytes(c.resident_bytes),
+                        FormatBytes(c.weight_bytes), c.policy, FormatBytes(c.capacity_bytes)));
+  table.Row("cache", fmt::format("{} hits, {} misses ({:.1f} % of the bytes hit, {:.1f} % "
+                                 "possible), {} evictions",
+                                 c.hits, c.misses, 100 * c.hit_rate_bytes(),
+                                 100 * c.best_possible_hit_rate_bytes(), c.evictions));
+  table.Row("reading",
+            fmt::format("{} in {:.3f} s, {} a token; stalled {:.3f} s, saved {:.3f} s",
+                        FormatBytes(c.bytes_read), c.read_seconds,
+                        FormatBytes(static_cast<uint64_t>(BytesReadPerToken(report.generation))),
+                        c.stall_seconds, c.time_saved_seconds()));
+  table.Row(
+      "read from",
+      fmt::format("disk {}, page cache {}, by {}{}", FormatBytes(c.disk_bytes),
+                  FormatBytes(c.page_cache_bytes), c.reader,
+                  report.reader_note.empty() ? "" : fmt::format(" ({})", report.reader_note)));
+  std::string_view name = "hottest";
+  for (const MatrixStatistics& m : report.hottest) {
+    table.Row(name, fmt::format("{}, {}, {} of {} visits hit, read for {:.3f} s", m.name,
+                                FormatBytes(m.bytes), m.hits, m.visits, m.read_seconds));
+    name = "";
+  }
 }
 
 }  // namespace
 
-double TimeSavedSeconds(const CacheStatistics& cache) {
-  return static_cast<double>(cache.hit_bytes) *
-         Ratio(cache.read_seconds, static_cast<double>(cache.bytes_read));
+std::vector<MatrixStatistics> Hottest(std::vector<MatrixStatistics> all) {
+  std::ranges::stable_sort(all, [](const MatrixStatistics& a, const MatrixStatistics& b) {
+    return std::pair(a.read_seconds, a.visits) > std::pair(b.read_seconds, b.visits);
+  });
+  std::erase_if(all, [](const MatrixStatistics& m) { return m.visits == 0; });
+  all.resize(std::min(all.size(), kHottestCount));
+  return all;
 }
 
 void AddGeneration(const GenerationStatistics& one, GenerationStatistics& total) {
@@ -93,47 +172,29 @@ void AddGeneration(const GenerationStatistics& one, GenerationStatistics& total)
 std::string StatisticsLine(const RunReport& report) {
   const GenerationStatistics& g = report.generation;
   return fmt::format(
-      "{}prompt {}{} | answer {}{} | first token {:.2f} s | peak memory {} | kernels {}, {} "
+      "{}prompt {}{} | answer {}{} | first token {:.2f} s | peak memory {}{} | kernels {}, {} "
       "thread{}",
       report.interrupted ? "interrupted | " : "", Tokens(g.prompt_tokens),
       Rate(g.PromptTokensPerSecond()), Tokens(g.decode_tokens), Rate(g.DecodeTokensPerSecond()),
-      g.ttft_seconds, FormatBytes(report.peak_resident_bytes), report.kernels, report.threads,
-      report.threads == 1 ? "" : "s");
+      g.ttft_seconds, FormatBytes(report.peak_resident_bytes), StreamingText(report),
+      report.kernels, report.threads, report.threads == 1 ? "" : "s");
 }
 
 std::string StatisticsTable(const RunReport& report) {
-  const GenerationStatistics& g = report.generation;
-  const CacheStatistics& c = report.cache;
-  const StepSummary steps = SummarizeSteps(g.step_seconds);
-  std::string out;
-  const auto row = [&out](std::string_view name, const std::string& text) {
-    out += fmt::format("{:<14}{}\n", name, text);
-  };
-  row("model", report.model);
-  row("kernels", fmt::format("{}, {} threads", report.kernels, report.threads));
-  row("load", fmt::format("{:.2f} s", report.load_seconds));
-  row("prompt", fmt::format("{}, {} of them reused,{} in {:.3f} s", Tokens(g.prompt_tokens),
-                            g.reused_tokens, Rate(g.PromptTokensPerSecond()), g.prompt_seconds));
-  row("first token", fmt::format("{:.3f} s", g.ttft_seconds));
-  row("answer", fmt::format("{}{}, {}", Tokens(g.decode_tokens), Rate(g.DecodeTokensPerSecond()),
-                            FinishText(report)));
-  row("decode step", fmt::format("median {:.2f} ms, 99 % within {:.2f} ms, variation {:.1f} %",
-                                 steps.p50_ms, steps.p99_ms, 100 * steps.cv));
-  row("seed", fmt::format("{}", report.seed));
-  row("memory", fmt::format("peak {}; KV cache for {} positions {}, working memory {}",
-                            FormatBytes(report.peak_resident_bytes), report.context,
-                            FormatBytes(report.kv_bytes), FormatBytes(report.scratch_bytes)));
-  row("weights", fmt::format("{} of {} resident, policy {}", FormatBytes(c.resident_bytes),
-                             FormatBytes(c.weight_bytes), c.policy));
-  row("cache", fmt::format("{} hits, {} misses ({:.1f} % of the bytes hit, {:.1f} % possible), {} "
-                           "evictions",
-                           c.hits, c.misses, 100 * HitRateBytes(c),
-                           100 * BestPossibleHitRateBytes(c), c.evictions));
-  row("reading", fmt::format("{} in {:.3f} s, {} a token; stalled {:.3f} s, saved {:.3f} s",
-                             FormatBytes(c.bytes_read), c.read_seconds,
-                             FormatBytes(static_cast<uint64_t>(BytesReadPerToken(g))),
-                             c.stall_seconds, TimeSavedSeconds(c)));
-  return out;
+  const MemoryPlan& plan = report.plan;
+  Table table;
+  table.Row("model", report.model);
+  table.Row("kernels", fmt::format("{}, {} threads", report.kernels, report.threads));
+  table.Row("load", fmt::format("{:.2f} s", report.load_seconds));
+  AddGenerationRows(report, table);
+  table.Row("memory",
+            fmt::format("peak {}, budget {}, floor {}; KV cache for {} positions {}, "
+                        "working memory {}",
+                        FormatBytes(report.peak_resident_bytes), FormatBytes(plan.budget_bytes),
+                        FormatBytes(plan.floor_bytes), plan.context, FormatBytes(plan.kv_bytes),
+                        FormatBytes(plan.scratch_bytes)));
+  AddCacheRows(report, table);
+  return table.Take();
 }
 
 Json StatisticsJson(const RunReport& report) {
@@ -142,9 +203,11 @@ Json StatisticsJson(const RunReport& report) {
   return {{"model", report.model},
           {"kernels", report.kernels},
           {"threads", report.threads},
-          {"context", report.context},
-          {"kv_bytes", report.kv_bytes},
-          {"scratch_bytes", report.scratch_bytes},
+          {"context", report.plan.context},
+          {"budget_bytes", report.plan.budget_bytes},
+          {"floor_bytes", report.plan.floor_bytes},
+          {"kv_bytes", report.plan.kv_bytes},
+          {"scratch_bytes", report.plan.scratch_bytes},
           {"peak_rss_bytes", report.peak_resident_bytes},
           {"load_s", report.load_seconds},
           {"seed", report.seed},
@@ -156,16 +219,17 @@ Json StatisticsJson(const RunReport& report) {
           {"decode_tok_per_s", g.DecodeTokensPerSecond()},
           {"decode_ms", {{"p50", steps.p50_ms}, {"p99", steps.p99_ms}, {"cv", steps.cv}}},
           {"ttft_s", g.ttft_seconds},
-          {"cache", CacheJson(report.cache, g)}};
+          {"cache", CacheJson(report.cache, g)},
+          {"hottest", HottestJson(report.hottest)}};
 }
 
 void DescribeEngine(const Engine& engine, RunReport& report) {
   report.kernels = engine.kernels_name();
   report.threads = engine.options().threads;
-  report.context = engine.options().context;
-  report.kv_bytes = engine.kv_bytes();
-  report.scratch_bytes = engine.scratch_bytes();
+  report.plan = engine.plan();
   report.cache = engine.cache_statistics();
+  report.reader_note = engine.weights().reader_note();
+  report.hottest = Hottest(engine.weights().PerMatrix());
   report.peak_resident_bytes = PeakResidentBytes();
 }
 
@@ -175,9 +239,12 @@ Result<void> PublishReport(const RunReport& report, const ReportOptions& options
   } else if (!options.quiet) {
     WriteError(StatisticsLine(report) + '\n');
   }
+  if (options.profile) WriteError(ProfileTable(report.profile));
   if (options.statistics_file.empty()) return {};
+  Json json = StatisticsJson(report);
+  if (options.profile) json["profile"] = ProfileJson(report.profile);
   THAW_ASSIGN(OutputFile file, OutputFile::Create(options.statistics_file));
-  THAW_TRY(file.Append(PrettyJson(StatisticsJson(report))));
+  THAW_TRY(file.Append(PrettyJson(json)));
   return file.Commit();
 }
 

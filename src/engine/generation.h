@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,8 @@ struct GenerationOptions {
   std::vector<std::string> stops;  // the answer ends before the first of these
   // Looked at between layers; a true ends the generation cleanly. May be null.
   const std::atomic<bool>* cancel = nullptr;
+  // Called when the prompt was computed, before the first token is drawn. May be empty.
+  std::function<void()> on_prompt_done = {};
 };
 
 enum class FinishReason {

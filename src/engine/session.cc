@@ -35,6 +35,7 @@ class Session::Generation {
 
   Result<GenerationResult> Run(std::span<const int32_t> prompt) {
     THAW_ASSIGN(const bool prompt_done, ReadPrompt(prompt));
+    if (prompt_done && options_.on_prompt_done) options_.on_prompt_done();
     if (prompt_done && options_.max_tokens != 0) {
       const uint64_t bytes_before = BytesMissed();
       THAW_TRY(Decode());

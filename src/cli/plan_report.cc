@@ -1,0 +1,80 @@
+#include "cli/plan_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/units.h"
+
+namespace thaw::cli {
+namespace {
+
+std::string Row(std::string_view name, uint64_t bytes, std::string_view text) {
+  return fmt::format("{:<14}{:>10}{}{}\n", name, FormatBytes(bytes), text.empty() ? "" : "  ",
+                     text);
+}
+
+std::string Percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+}  // namespace
+
+Json PlanJson(const MemoryPlan& plan) {
+  return {{"budget_bytes", plan.budget_bytes},
+          {"floor_bytes", plan.floor_bytes},
+          {"program_bytes", plan.program_bytes},
+          {"growth_bytes", plan.growth_bytes},
+          {"kernel_bytes", plan.kernel_bytes},
+          {"kv_bytes", plan.kv_bytes},
+          {"scratch_bytes", plan.scratch_bytes},
+          {"logits_bytes", plan.logits_bytes},
+          {"weight_capacity_bytes", plan.weight_capacity_bytes},
+          {"slot_bytes", plan.slot_bytes},
+          {"weight_bytes", plan.weight_bytes},
+          {"resident_bytes", plan.resident_bytes},
+          {"streamed_bytes", plan.streamed_bytes},
+          {"bytes_read_per_token", plan.bytes_read_per_token()},
+          {"best_possible_hit_rate_bytes", plan.best_possible_hit_rate_bytes()},
+          {"context", plan.context},
+          {"prefill_chunk", plan.prefill_chunk}};
+}
+
+std::string PlanTable(const MemoryPlan& plan) {
+  const uint64_t unused = plan.budget_bytes - std::min(plan.budget_bytes, plan.claimed_bytes());
+  std::string table =
+      Row("budget", plan.budget_bytes, "") +
+      Row("  program", plan.program_bytes, "with its libraries and the model's tokenizer") +
+      Row("  growth", plan.growth_bytes, "what it still touches while it runs") +
+      Row("  kernel", plan.kernel_bytes, "page tables and the like") +
+      Row("  KV cache", plan.kv_bytes, fmt::format("{} positions", plan.context)) +
+      Row("  activations", plan.scratch_bytes,
+          fmt::format("{} tokens at once", plan.prefill_chunk)) +
+      Row("  logits", plan.logits_bytes, "") +
+      Row("  weights", plan.weight_capacity_bytes,
+          plan.slot_bytes == 0 ? ""
+                               : fmt::format("{} of it slots for those that are streamed",
+                                             FormatBytes(plan.slot_bytes))) +
+      Row("  unused", unused, "") +
+      Row("floor", plan.floor_bytes, "the least budget with this context, KV cache and threads") +
+      Row("weights", plan.weight_bytes, "") +
+      Row("  resident", plan.resident_bytes, Percent(plan.best_possible_hit_rate_bytes()));
+  return table +
+         Row("  streamed", plan.streamed_bytes, plan.streamed_bytes == 0 ? "" : "for every token");
+}
+
+std::string PlanLine(const MemoryPlan& plan) {
+  std::string line = fmt::format(
+      "budget {}: program {}, KV cache {}, activations {}, weights {} | {} of {} of weights "
+      "resident",
+      FormatBytes(plan.budget_bytes),
+      FormatBytes(plan.program_bytes + plan.growth_bytes + plan.kernel_bytes),
+      FormatBytes(plan.kv_bytes), FormatBytes(plan.scratch_bytes + plan.logits_bytes),
+      FormatBytes(plan.weight_capacity_bytes), FormatBytes(plan.resident_bytes),
+      FormatBytes(plan.weight_bytes));
+  if (plan.streamed_bytes > 0) {
+    line += fmt::format(", {} streamed for every token", FormatBytes(plan.streamed_bytes));
+  }
+  return line;
+}
+
+}  // namespace thaw::cli

@@ -1,0 +1,24 @@
+// Where the bytes of a budget go, for people (a line or a table) and as JSON for programs.
+//
+// Everything is taken from the plan that the engine made (engine/memory_plan.h); nothing is
+// computed here but shares of it. Pure functions.
+#pragma once
+
+#include <string>
+
+#include "cli/json_text.h"
+#include "engine/memory_plan.h"
+
+namespace thaw::cli {
+
+// The object that `thaw plan --json` prints.
+Json PlanJson(const MemoryPlan& plan);
+
+// A row for each share, then what is resident and what is streamed.
+std::string PlanTable(const MemoryPlan& plan);
+
+// "budget 450.0 MiB: program 24.0 MiB, ... | 312.0 MiB of 591.3 MiB of weights resident, 279.3 MiB
+// streamed for every token"
+std::string PlanLine(const MemoryPlan& plan);
+
+}  // namespace thaw::cli

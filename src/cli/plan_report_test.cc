@@ -1,0 +1,72 @@
+#include "cli/plan_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace thaw::cli {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+MemoryPlan Example() {
+  return {.budget_bytes = 100 * kMiB,
+          .floor_bytes = 40 * kMiB,
+          .program_bytes = 20 * kMiB,
+          .growth_bytes = 4 * kMiB,
+          .kernel_bytes = 1 * kMiB,
+          .kv_bytes = 10 * kMiB,
+          .scratch_bytes = 3 * kMiB,
+          .logits_bytes = 2 * kMiB,
+          .weight_capacity_bytes = 58 * kMiB,
+          .context = 4096,
+          .prefill_chunk = 128,
+          .weight_bytes = 200 * kMiB,
+          .resident_bytes = 50 * kMiB,
+          .streamed_bytes = 150 * kMiB,
+          .slot_bytes = 8 * kMiB};
+}
+
+TEST(PlanJson, HasEveryKeyOfTheCommandLinesDefinition) {
+  const Json json = PlanJson(Example());
+  for (const char* key :
+       {"floor_bytes", "budget_bytes", "resident_bytes", "streamed_bytes", "weight_bytes",
+        "kv_bytes", "scratch_bytes", "logits_bytes", "program_bytes", "growth_bytes",
+        "kernel_bytes", "slot_bytes", "context", "prefill_chunk"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  EXPECT_EQ(json["bytes_read_per_token"], 150 * kMiB);
+  EXPECT_EQ(json["best_possible_hit_rate_bytes"], 0.25);
+}
+
+TEST(PlanTable, NamesEachShareAndWhatIsLeft) {
+  const std::string table = PlanTable(Example());
+  EXPECT_THAT(table, HasSubstr("budget         100.0 MiB\n"));
+  EXPECT_THAT(table, HasSubstr("\n  KV cache      10.0 MiB  4096 positions\n"));
+  EXPECT_THAT(table, HasSubstr("\n  weights       58.0 MiB  8.0 MiB of it slots"));
+  EXPECT_THAT(table, HasSubstr("\n  unused         2.0 MiB\n"));
+  EXPECT_THAT(table, HasSubstr("\n  resident      50.0 MiB  25.0 %\n"));
+  EXPECT_THAT(table, EndsWith("\n  streamed     150.0 MiB  for every token\n"));
+}
+
+TEST(PlanTable, LeavesNothingNegativeWhereTheProgramGrew) {
+  MemoryPlan plan = Example();
+  plan.program_bytes = 30 * kMiB;
+  EXPECT_THAT(PlanTable(plan), HasSubstr("\n  unused             0 B\n"));
+}
+
+TEST(PlanLine, MentionsStreamingOnlyWhereThereIsSome) {
+  MemoryPlan plan = Example();
+  EXPECT_EQ(PlanLine(plan),
+            "budget 100.0 MiB: program 25.0 MiB, KV cache 10.0 MiB, activations 5.0 MiB, weights "
+            "58.0 MiB | 50.0 MiB of 200.0 MiB of weights resident, 150.0 MiB streamed for every "
+            "token");
+  plan.streamed_bytes = 0;
+  EXPECT_THAT(PlanLine(plan), Not(HasSubstr("streamed")));
+}
+
+}  // namespace
+}  // namespace thaw::cli
