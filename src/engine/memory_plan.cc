@@ -27,13 +27,14 @@ constexpr std::array<int64_t, 5> kPrefillChunks = {128, 64, 32, 16, 8};
 // Working memory beyond the least chunk's may take this part of what lies above the floor.
 constexpr uint64_t kScratchShare = 8;
 
-// Positions whose logits are computed at a time where all are wanted: as many as fit into 4 MiB.
+// Positions whose logits are computed at a time where all are wanted: as many as fit into this part
+// of the budget.
 constexpr int64_t kMostLogitsChunk = 32;
-constexpr uint64_t kLogitsBytes = 4 * kMiB;
+constexpr uint64_t kLogitsShare = 256;
 
 // What the program touches only later, measured over short and long answers: code and library
 // pages, the heap of tokens and text, and per thread a stack.
-constexpr uint64_t kGrowthBytes = 4 * kMiB;
+constexpr uint64_t kGrowthBytes = 2 * kMiB;
 constexpr uint64_t kGrowthBytesPerThread = 128 << 10;
 // The cache's and the model's tables for each tile, and the sampler's for each vocabulary entry.
 constexpr uint64_t kGrowthBytesPerTile = 512;
@@ -49,7 +50,7 @@ constexpr uint64_t kKernelShare = 512;
 constexpr uint64_t kMeasurementBytes = kMiB;
 
 // All shares but the weights'.
-MemoryPlan FixedShares(const MemoryPlanInput& in, int64_t context, int64_t chunk) {
+MemoryPlan FixedShares(const MemoryPlanInput& in, uint64_t budget, int64_t context, int64_t chunk) {
   const ModelConfig& config = *in.config;
   MemoryPlan plan;
   plan.context = context;
@@ -64,7 +65,7 @@ MemoryPlan FixedShares(const MemoryPlanInput& in, int64_t context, int64_t chunk
                                                .threads = in.threads,
                                                .embedding_row_bytes = in.embedding_row_bytes});
   const uint64_t row = static_cast<uint64_t>(config.n_vocab) * sizeof(float);
-  plan.logits_chunk = std::clamp(static_cast<int64_t>(kLogitsBytes / row), int64_t{1},
+  plan.logits_chunk = std::clamp(static_cast<int64_t>(budget / kLogitsShare / row), int64_t{1},
                                  std::min(plan.prefill_chunk, kMostLogitsChunk));
   plan.logits_bytes = static_cast<uint64_t>(plan.logits_chunk) * row;
   const uint64_t mapped = in.map->span_bytes() + plan.kv_bytes + plan.scratch_bytes;
@@ -79,7 +80,7 @@ uint64_t SumOfShares(const MemoryPlan& plan) {
 
 uint64_t Floor(const MemoryPlanInput& in, int64_t context) {
   const int64_t chunk = in.prefill_chunk > 0 ? in.prefill_chunk : kPrefillChunks.back();
-  const uint64_t least = SumOfShares(FixedShares(in, context, chunk)) +
+  const uint64_t least = SumOfShares(FixedShares(in, /*budget=*/0, context, chunk)) +
                          MinimumCapacity(*in.map, *in.policy, in.pinned);
   // What was held while the model was opened is part of the peak, too.
   return std::max(least, in.peak_resident_bytes) + kMeasurementBytes;
@@ -105,7 +106,7 @@ Result<void> FailBelowFloor(const MemoryPlanInput& in, uint64_t budget, uint64_t
 // The plan with a chunk, its weights placed.
 Result<MemoryPlan> PlaceWeights(const MemoryPlanInput& in, uint64_t budget, uint64_t floor,
                                 int64_t context, int64_t chunk) {
-  MemoryPlan plan = FixedShares(in, context, chunk);
+  MemoryPlan plan = FixedShares(in, budget, context, chunk);
   plan.budget_bytes = budget;
   plan.floor_bytes = floor;
   const uint64_t fixed = SumOfShares(plan);
@@ -143,7 +144,7 @@ Result<MemoryPlan> MakeMemoryPlan(const MemoryPlanInput& in) {
                FormatBytes(budget));
   }
   if (in.prefill_chunk > 0) return PlaceWeights(in, budget, floor, context, in.prefill_chunk);
-  const uint64_t least_scratch = FixedShares(in, context, kPrefillChunks.back()).scratch_bytes;
+  const uint64_t least_scratch = FixedShares(in, 0, context, kPrefillChunks.back()).scratch_bytes;
   const uint64_t above_floor = budget - std::min(budget, Floor(in, context));
   std::optional<MemoryPlan> best;
   for (const int64_t chunk : kPrefillChunks) {
