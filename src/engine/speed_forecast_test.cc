@@ -1,0 +1,75 @@
+#include "engine/speed_forecast.h"
+
+#include <gtest/gtest.h>
+
+#include "io/memory_file.h"
+
+namespace thaw {
+namespace {
+
+constexpr int64_t kRows = 1024;
+constexpr int64_t kColumns = 1024;
+constexpr uint64_t kWeightBytes = kRows * kColumns * 4;
+
+class SpeedForecastTest : public ::testing::Test {
+ protected:
+  SpeedForecastTest() {
+    std::vector<WeightMatrix> matrices;
+    matrices.push_back(
+        {.name = "w",
+         .type = ElementType::kF32,
+         .rows = kRows,
+         .cols = kColumns,
+         .file = std::make_shared<MemoryFile>("m", std::vector<std::byte>(kWeightBytes))});
+    map_ = *TileMap::Create(std::move(matrices));
+    config_.n_layers = 1;
+    rates_.memory_bytes_per_second = 10e9;
+    rates_.Set(MatMulRate{.type = ElementType::kF32, .decode_bytes_per_second = 9e9});
+    rates_.Set(DiskRate{.device = "1:0", .bytes_per_second = 1e9});
+  }
+
+  SpeedForecast Streaming(uint64_t bytes) const {
+    return ForecastSpeed({.streamed_bytes = bytes}, config_, map_, rates_, "1:0");
+  }
+
+  TileMap map_ = *TileMap::Create({});
+  ModelConfig config_;
+  MachineRates rates_;
+};
+
+TEST_F(SpeedForecastTest, WithoutStreamingATokenTakesTheProducts) {
+  const SpeedForecast forecast = Streaming(0);
+  EXPECT_DOUBLE_EQ(forecast.compute_seconds, kWeightBytes / 9e9);
+  EXPECT_DOUBLE_EQ(forecast.decode_tok_per_s, 9e9 / kWeightBytes);
+  EXPECT_EQ(forecast.disk_seconds, 0);
+  EXPECT_EQ(forecast.bound_by, "memory");
+}
+
+TEST_F(SpeedForecastTest, StreamingEverythingTakesTheDisksTime) {
+  const SpeedForecast forecast = Streaming(kWeightBytes);
+  EXPECT_EQ(forecast.bound_by, "disk");
+  EXPECT_DOUBLE_EQ(forecast.disk_seconds, kWeightBytes / 1e9);
+  EXPECT_LT(forecast.decode_tok_per_s, 1e9 / kWeightBytes);
+  EXPECT_GT(forecast.decode_tok_per_s, 0.95e9 / kWeightBytes);
+}
+
+TEST_F(SpeedForecastTest, KernelsFarFromTheMemoryRateAreNamed) {
+  rates_.Set(MatMulRate{.type = ElementType::kF32, .decode_bytes_per_second = 2e9});
+  EXPECT_EQ(Streaming(0).bound_by, "compute");
+}
+
+TEST_F(SpeedForecastTest, BytesAreCountedByType) {
+  const std::vector<TypeBytes> bytes = BytesByType(map_);
+  ASSERT_EQ(bytes.size(), 1);
+  EXPECT_EQ(bytes[0].type, ElementType::kF32);
+  EXPECT_EQ(bytes[0].bytes, kWeightBytes);
+}
+
+TEST(Knee, IsTheLeastBudgetNearTheBestSpeed) {
+  const std::vector<BudgetPoint> curve = {{100, 50, 1}, {200, 20, 5}, {300, 4, 9.2}, {400, 0, 10}};
+  EXPECT_EQ(Knee(curve), 300);
+  EXPECT_EQ(Knee({}), 0);
+}
+
+}  // namespace
+}  // namespace thaw
