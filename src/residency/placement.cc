@@ -61,7 +61,11 @@ uint64_t MinimumCapacity(const TileMap& map, const Policy& policy,
                          const std::vector<char>& pinned) {
   const uint64_t everything = RoundUp(map.span_bytes());
   if (policy.placement() == Placement::kAll) return everything;
-  return std::min(everything, RoundUp(SpanOf(map, pinned) + kMinSlots * map.largest_span_bytes()));
+  const int64_t slots = std::min<int64_t>(kMinSlots, std::ranges::count(pinned, 0));
+  const uint64_t with_slots =
+      RoundUp(SpanOf(map, pinned) + static_cast<uint64_t>(slots) * map.largest_span_bytes());
+  return policy.placement() == Placement::kPinnedOnly ? with_slots
+                                                      : std::min(everything, with_slots);
 }
 
 Result<PlacementTargets> ChoosePlacement(const TileMap& map, const Policy& policy,

@@ -20,14 +20,23 @@ class VisitSchedule {
     begun_ = true;
     end_ = end;
     now_ = base_;
+    latest_ = base_;
     cursor_ = std::max(cursor_, now_);
   }
 
-  // A visit of `tile` has begun (-1: none yet). Threads visit in nearly ascending order.
-  void Visit(int32_t tile) { now_ = std::max(now_, base_ + static_cast<uint64_t>(tile + 1)); }
+  // A visit of `tile` has begun. Threads visit in nearly ascending order.
+  void Visit(int32_t tile) { VisitEarly(tile, tile + 1); }
+
+  // The same, while tiles from `passed_end` on may still be visited after it.
+  void VisitEarly(int32_t tile, int32_t passed_end) {
+    now_ = std::max(now_, base_ + static_cast<uint64_t>(passed_end));
+    latest_ = std::max(latest_, base_ + static_cast<uint64_t>(tile));
+  }
 
   bool begun() const { return begun_; }
   uint64_t now() const { return now_; }
+  // Of the farthest visit that has begun; of the pass's first tile before any has.
+  uint64_t latest() const { return latest_; }
 
   // The tile at a time, and whether passes like this one visit it.
   int32_t TileAt(uint64_t time) const { return static_cast<int32_t>(time % tile_count_); }
@@ -47,13 +56,14 @@ class VisitSchedule {
     return cursor_;
   }
   void AdvanceCursor() { ++cursor_; }
-  void ResetCursor() { cursor_ = now_; }
-  uint64_t horizon() const { return now_ + tile_count_; }
+  // Where it stops: a pass over nothing has nothing ahead.
+  uint64_t horizon() const { return end_ == 0 ? cursor_ : now_ + tile_count_; }
 
  private:
   uint64_t tile_count_;
   uint64_t base_ = 0;  // of this pass
   uint64_t now_ = 0;   // the next visit that has not begun
+  uint64_t latest_ = 0;
   uint64_t cursor_ = 0;
   int32_t end_;
   bool begun_ = false;

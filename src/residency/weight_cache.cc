@@ -135,14 +135,16 @@ Result<PinnedTile> WeightCache::PinUnderLock(int32_t tile) {
 
 // Tiles with a place may be visited before others of their layer, which must not seem passed.
 void WeightCache::NoteVisit(int32_t tile) {
-  schedule_.Visit(HasPlace(tile) ? map_.first_tile_of_layer(tile) - 1 : tile);
+  schedule_.VisitEarly(tile, HasPlace(tile) ? map_.first_tile_of_layer(tile) : tile + 1);
 }
 
 PinnedTile WeightCache::VisitPinned(int32_t tile, bool waited, int64_t stall_ns,
                                     std::unique_lock<std::mutex>& lock) {
-  const uint32_t before = state(tile).word.fetch_and(~kFresh, std::memory_order_relaxed);
+  TileState& t = state(tile);
+  const uint32_t before = t.word.fetch_and(~kFresh, std::memory_order_relaxed);
   const bool was_fresh = (before & kFresh) != 0;
   if (was_fresh && (before & kInSlot) != 0) --ahead_;
+  t.visited_at = ++visit_count_;
   lock.unlock();
   CountVisit(tile, /*hit=*/!waited && !was_fresh, stall_ns);
   return Handle(tile);
@@ -234,15 +236,18 @@ Result<void> WeightCache::ReadRowFromFile(const WeightMatrix& matrix, int64_t ro
   return {};
 }
 
-TileUse WeightCache::UseOf(int32_t tile) const {
+// Bit i: visited i passes ago.
+uint64_t WeightCache::HistoryOf(int32_t tile) const {
   const TileState& t = state(tile);
   const uint32_t last = t.last_pass.load(std::memory_order_relaxed);
-  if (last == 0 && t.visits.load(std::memory_order_relaxed) == 0) return {};
   const uint32_t gone = pass_.load(std::memory_order_relaxed) - last;
-  const uint64_t history = gone < 64 ? t.history.load(std::memory_order_relaxed) << gone : 0;
+  return gone < 64 ? t.history.load(std::memory_order_relaxed) << gone : 0;
+}
+
+TileUse WeightCache::UseOf(int32_t tile) const {
   const uint64_t window = ~uint64_t{0} >> (64 - options_.frequency_window);
-  return {.last_visit = uint64_t{last} * tiles_.size() + static_cast<uint64_t>(tile) + 1,
-          .window_visits = std::popcount(history & window)};
+  return {.last_visit = state(tile).visited_at,
+          .window_visits = std::popcount(HistoryOf(tile) & window)};
 }
 
 CacheStatistics WeightCache::Statistics() const {
@@ -261,6 +266,7 @@ CacheStatistics WeightCache::Statistics() const {
     s.miss_bytes += (visits - hits) * bytes;
     const uint32_t word = t.word.load(std::memory_order_relaxed);
     if ((word & kResident) != 0 && (word & kPinMask) > 0) s.pinned_bytes += bytes;
+    if (HasPlace(tile)) s.planned_bytes += bytes;
   }
   const auto seconds = [](const std::atomic<int64_t>& ns) {
     return 1e-9 * static_cast<double>(ns.load(std::memory_order_relaxed));
@@ -277,7 +283,6 @@ CacheStatistics WeightCache::Statistics() const {
   s.weight_bytes = map_.weight_bytes();
   const std::lock_guard lock(mutex_);
   s.capacity_bytes = targets_.capacity_bytes;
-  s.planned_bytes = targets_.resident_bytes;
   s.slot_bytes = slots_.size() * map_.largest_span_bytes();
   return s;
 }

@@ -18,7 +18,7 @@
 //
 // Memory: one range of addresses. Places and slots are extents of it, laid out from its beginning
 // in the order of their worth; lowering the capacity gives memory back from its end, in units of
-// huge pages.
+// huge pages. Where extents of unequal sizes leave holes, what is unpinned moves together.
 //
 // Threads: everything is thread safe. Reader threads read ahead of the pass that BeginPass
 // announced; Pin waits for them, or reads by itself what nobody reads. A pass that breaks off
@@ -189,7 +189,8 @@ class WeightCache {
   // again; what is pinned follows with its last pin. Errors as Create, with nothing changed.
   Result<void> SetCapacity(uint64_t bytes);
 
-  // Gives places by what was observed: weights that most passes visit first.
+  // Gives places by what was observed: weights that most passes before the present one visited
+  // come first. (Of the present one, a part is yet to come.)
   Result<void> Optimize();
 
   // ------------------------------------------------------------------------------------ reports
@@ -210,7 +211,7 @@ class WeightCache {
   static constexpr uint32_t kResident = 1U << 24;
   static constexpr uint32_t kFresh = 1U << 25;    // read, not visited yet
   static constexpr uint32_t kInSlot = 1U << 26;   // the last unpin must be told to the cache
-  static constexpr uint32_t kLeaving = 1U << 27;  // loses its memory with the last unpin
+  static constexpr uint32_t kLeaving = 1U << 27;  // is dropped with the last unpin
 
   static constexpr int64_t kNowhere = -1;
 
@@ -227,6 +228,7 @@ class WeightCache {
     uint64_t checksum = 0;  // of the first read; valid when has_checksum
     uint64_t read_ns = 0;
     int64_t extent = kNowhere;  // where it is, or is being read to
+    uint64_t visited_at = 0;    // among the visits of tiles in slots
     uint16_t waiters = 0;
     bool loading = false;
     bool has_checksum = false;
@@ -263,15 +265,20 @@ class WeightCache {
   Result<void> VerifyTile(int32_t tile, std::span<const std::byte> resident, AlignedBuffer& copy);
 
   // weight_cache_arrangement.cc; all with mutex_ held.
+  Result<void> Replan(uint64_t capacity_bytes);
   void Rearrange(PlacementTargets targets);
   void FillMemory();
+  bool AllocateMissing();
+  void Compact();
+  bool MoveToLowest(int32_t tile);
   void DropIfUnpinned(int32_t tile);
   void LoseMemory(int32_t tile);
   void FreeExtent(int32_t tile);
   void UseFreedMemory();
   Slot* SlotAt(int64_t extent);
-  void ReleaseTail();
+  void ReleaseUnused();
   std::vector<TileUse> Uses() const;
+  uint64_t HistoryOf(int32_t tile) const;
   TileUse UseOf(int32_t tile) const;
 
   // weight_cache_reading.cc; all but StartReaders and ReadLoop with mutex_ held.
@@ -319,7 +326,9 @@ class WeightCache {
   int ahead_ = 0;               // tiles in slots that are loading or fresh
   uint64_t wake_count_ = 0;     // of WakeReaders
   size_t idle_readers_ = 0;     // that found nothing to read since then
+  uint64_t visit_count_ = 0;    // of tiles in slots
   bool memory_came_free_ = false;
+  bool lacks_memory_ = false;  // holes between pinned extents are too small for what is planned
   bool stop_ = false;
 
   size_t reader_count_ = 0;

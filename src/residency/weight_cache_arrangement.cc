@@ -1,5 +1,7 @@
 // Which tile lies where: places, slots, and the memory that goes back to the system.
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "base/check.h"
 #include "residency/weight_cache.h"
@@ -15,12 +17,20 @@ uint64_t RoundUp(uint64_t bytes) { return (bytes + kHugePage - 1) / kHugePage * 
 
 Result<void> WeightCache::SetCapacity(uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  THAW_ASSIGN(PlacementTargets targets, ChoosePlacement(map_, policy_, Uses(), pinned_, bytes));
+  return Replan(bytes);
+}
+
+Result<void> WeightCache::Optimize() {
+  const std::lock_guard lock(mutex_);
+  return Replan(targets_.capacity_bytes);
+}
+
+Result<void> WeightCache::Replan(uint64_t capacity_bytes) {
+  THAW_ASSIGN(PlacementTargets targets,
+              ChoosePlacement(map_, policy_, Uses(), pinned_, capacity_bytes));
   Rearrange(std::move(targets));
   return {};
 }
-
-Result<void> WeightCache::Optimize() { return SetCapacity(capacity_bytes()); }
 
 Result<ResidencyReport> WeightCache::PinMatrices(std::span<const int32_t> matrices) {
   const std::lock_guard lock(mutex_);
@@ -35,7 +45,7 @@ Result<ResidencyReport> WeightCache::PinMatrices(std::span<const int32_t> matric
     }
   }
   THAW_ASSIGN(PlacementTargets targets,
-              ChoosePlacement(map_, policy_, Uses(), pinned, capacity_bytes()));
+              ChoosePlacement(map_, policy_, Uses(), pinned, targets_.capacity_bytes));
   pinned_ = std::move(pinned);
   Rearrange(std::move(targets));
   return report;
@@ -46,10 +56,15 @@ std::vector<char> WeightCache::pinned_tiles() const {
   return pinned_;
 }
 
+// For placing: the present pass does not count, because the tiles that it has not reached yet would
+// seem to be worth less than the others.
 std::vector<TileUse> WeightCache::Uses() const {
+  const uint64_t window = ~uint64_t{0} >> (64 - options_.frequency_window);
   std::vector<TileUse> uses(tiles_.size());
   for (int32_t tile = 0; tile < map_.tile_count(); ++tile) {
-    uses[static_cast<size_t>(tile)] = UseOf(tile);
+    TileUse& use = uses[static_cast<size_t>(tile)];
+    use = UseOf(tile);
+    use.window_visits = std::popcount((HistoryOf(tile) >> 1) & window);
   }
   return uses;
 }
@@ -67,7 +82,10 @@ void WeightCache::Rearrange(PlacementTargets targets) {
   }
   // Slots are made anew where the places leave room for them.
   for (size_t i = slots_.size(); i-- > 0;) {
-    if (slots_[i].tile != kFree) DropIfUnpinned(slots_[i].tile);
+    const int32_t tile = slots_[i].tile;
+    if (tile == kFree) continue;
+    state(tile).word.fetch_or(kLeaving, std::memory_order_acq_rel);
+    DropIfUnpinned(tile);
   }
   std::erase_if(slots_, [&](const Slot& slot) {
     if (slot.tile == kFree) extents_.Free(slot.offset);
@@ -93,23 +111,83 @@ void WeightCache::LoseMemory(int32_t tile) {
   DropIfUnpinned(tile);
 }
 
-// Gives memory to what is to have it and has none: first slots, so that a tile without a place can
-// always be read, then places.
+// Gives memory to what is to have it and has none. When all is unpinned, it always suffices.
 void WeightCache::FillMemory() {
+  lacks_memory_ = false;
+  if (!AllocateMissing()) {
+    Compact();
+    lacks_memory_ = !AllocateMissing();
+  }
+  memory_end_ = std::max(memory_end_, RoundUp(extents_.end()));
+}
+
+// First slots, so that a tile without a place can always be read, then places. Whether nothing
+// lacks memory now.
+bool WeightCache::AllocateMissing() {
   const uint64_t slot_bytes = map_.largest_span_bytes();
   while (std::ssize(slots_) < targets_.slots) {
     const auto offset = extents_.Allocate(slot_bytes);
-    if (!offset) break;
+    if (!offset) return false;
     slots_.push_back({.offset = *offset});
   }
+  bool complete = true;
   for (const int32_t tile : targets_.order) {
     TileState& t = state(tile);
     if (targets_.placed[static_cast<size_t>(tile)] == 0 || t.place != kNowhere) continue;
     if (const auto offset = extents_.Allocate(map_.tile(tile).span_bytes)) {
       t.place = static_cast<int64_t>(*offset);
+    } else {
+      complete = false;
     }
   }
-  memory_end_ = std::max(memory_end_, RoundUp(extents_.end()));
+  return complete;
+}
+
+// Slides places down into the holes below them, so that what is free lies together; free slots are
+// made anew above. What is pinned or being read to stays, and lets the cache know when it no longer
+// is.
+void WeightCache::Compact() {
+  std::erase_if(slots_, [&](const Slot& slot) {
+    if (slot.tile == kFree) extents_.Free(slot.offset);
+    return slot.tile == kFree;
+  });
+  std::vector<int32_t> placed;
+  for (int32_t tile = 0; tile < map_.tile_count(); ++tile) {
+    if (HasPlace(tile)) placed.push_back(tile);
+  }
+  std::ranges::sort(placed, {}, [&](int32_t tile) { return state(tile).place.load(); });
+  for (const int32_t tile : placed) {
+    TileState& t = state(tile);
+    while (!MoveToLowest(tile)) {
+      if (t.loading) break;
+      if ((t.word.fetch_or(kLeaving, std::memory_order_acq_rel) & kPinMask) != 0) break;
+    }
+  }
+}
+
+// Whether the tile's place and its bytes lie as low as they can; not while they are in use.
+bool WeightCache::MoveToLowest(int32_t tile) {
+  TileState& t = state(tile);
+  const bool holds_bytes = t.extent == t.place;
+  uint32_t word = t.word.load(std::memory_order_acquire);
+  if (holds_bytes) {
+    if (t.loading || (word & kPinMask) != 0) return false;
+    // Absent for all who do not wait for the lock.
+    if (!t.word.compare_exchange_strong(word, 0, std::memory_order_acq_rel)) return false;
+  }
+  const auto from = static_cast<uint64_t>(t.place.load());
+  const uint64_t bytes = map_.tile(tile).span_bytes;
+  extents_.Free(from);
+  const auto to = extents_.Allocate(bytes);
+  THAW_CHECK(to && *to <= from);
+  t.place = static_cast<int64_t>(*to);
+  if (holds_bytes) {
+    t.extent = t.place;
+    if (*to != from) std::memmove(memory_.data() + *to, memory_.data() + from, bytes);
+    t.data.store(memory_.data() + *to + map_.tile(tile).lead_bytes, std::memory_order_release);
+    t.word.fetch_add(word & ~kLeaving, std::memory_order_acq_rel);
+  }
+  return true;
 }
 
 WeightCache::Slot* WeightCache::SlotAt(int64_t extent) {
@@ -133,6 +211,7 @@ void WeightCache::DropIfUnpinned(int32_t tile) {
 void WeightCache::FreeExtent(int32_t tile) {
   TileState& t = state(tile);
   const int64_t extent = std::exchange(t.extent, kNowhere);
+  memory_came_free_ |= lacks_memory_;
   if (extent == t.place) return;
   Slot* slot = SlotAt(extent);
   if (slot != nullptr) {
@@ -151,14 +230,20 @@ void WeightCache::FreeExtent(int32_t tile) {
 void WeightCache::UseFreedMemory() {
   if (!std::exchange(memory_came_free_, false)) return;
   FillMemory();
-  ReleaseTail();
+  ReleaseUnused();
+  if (waiting_ > 0) tile_settled_.notify_all();
 }
 
-void WeightCache::ReleaseTail() {
+// Above the capacity lies only what is still pinned: the memory between goes back as well.
+void WeightCache::ReleaseUnused() {
   const uint64_t end = RoundUp(extents_.end());
-  if (end >= memory_end_) return;
-  memory_.Release(end, memory_end_ - end);
-  memory_end_ = end;
+  const uint64_t begin = std::min(end, targets_.capacity_bytes);
+  for (const auto& run : extents_.FreeRuns(begin, memory_end_)) {
+    const uint64_t run_begin = RoundUp(run.begin);
+    const uint64_t run_end = run.end / kHugePage * kHugePage;
+    if (run_begin < run_end) memory_.Release(run_begin, run_end - run_begin);
+  }
+  memory_end_ = std::min(memory_end_, end);
 }
 
 }  // namespace thaw

@@ -58,10 +58,14 @@ Result<ResidencyReport> WeightCache::Preload(
         t.word.fetch_and(~kFresh, std::memory_order_relaxed);
         continue;
       }
+      // Somewhere that it cannot stay: read again, unless it is being visited there.
+      DropIfUnpinned(tile);
+      if (t.extent != kNowhere && !t.loading) continue;
       absent.push_back(tile);
       if (!std::exchange(t.wanted_by_preload, true)) ++preloads_;
     }
   }
+  UseFreedMemory();
   preload_cursor_ = 0;
   WakeReaders();
   THAW_TRY(WaitForPreload(absent, placed_bytes, on_progress, lock));
@@ -101,6 +105,8 @@ Result<void> WeightCache::ReadIfAbsent(int32_t tile, ResidencyReport& report,
                                        std::unique_lock<std::mutex>& lock) {
   TileState& t = state(tile);
   while (t.loading) WaitUntilSomethingSettles(lock);
+  if (t.extent != t.place) DropIfUnpinned(tile);
+  UseFreedMemory();
   if (t.place == kNowhere) {  // taken away since
     ++report.tiles_streamed;
     report.bytes_streamed += map_.tile(tile).bytes;

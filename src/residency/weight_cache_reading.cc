@@ -147,28 +147,31 @@ bool WeightCache::IsTooFarAhead(uint64_t time) const {
     const int64_t layers = map_.matrix_of(map_.tile_count() - 1).layer + 1;
     return cycle * layers + map_.matrix_of(schedule_.TileAt(at)).layer;
   };
-  const uint64_t current = std::max<uint64_t>(1, schedule_.now()) - 1;
-  return layer_at(time) > layer_at(current) + options_.prefetch_ahead;
+  return layer_at(time) > layer_at(schedule_.latest()) + options_.prefetch_ahead;
 }
 
 // Finds memory for an absent tile whose visit is `distance` away; without a distance it is wanted
 // now.
 bool WeightCache::TakeMemory(int32_t tile, std::optional<uint64_t> distance) {
   TileState& t = state(tile);
+  const auto is_free = [](const Slot& slot) { return slot.tile == kFree; };
+  if (t.place == kNowhere) {
+    if (distance && ahead_ >= kMostAhead) return false;
+    if (std::ranges::none_of(slots_, is_free)) {
+      const int32_t victim = FindVictim(distance);
+      if (victim == kFree) return false;
+      DropIfUnpinned(victim);
+      if (state(victim).extent != kNowhere) return false;  // pinned in this moment
+      evictions_.fetch_add(1, std::memory_order_relaxed);
+      UseFreedMemory();
+    }
+  }
   if (t.place != kNowhere) {
     t.extent = t.place;
     return true;
   }
-  if (distance && ahead_ >= kMostAhead) return false;
-  auto slot = std::ranges::find(slots_, kFree, &Slot::tile);
-  if (slot == slots_.end()) {
-    const int32_t victim = FindVictim(distance);
-    if (victim == kFree) return false;
-    DropIfUnpinned(victim);
-    evictions_.fetch_add(1, std::memory_order_relaxed);
-    slot = std::ranges::find(slots_, kFree, &Slot::tile);
-    if (slot == slots_.end()) return false;
-  }
+  const auto slot = std::ranges::find_if(slots_, is_free);
+  if (slot == slots_.end()) return false;
   slot->tile = tile;
   t.extent = static_cast<int64_t>(slot->offset);
   ++ahead_;
@@ -239,11 +242,12 @@ void WeightCache::FinishLoading(int32_t tile, const ReadCompletion& read, uint64
     t.data.store(memory_.data() + t.extent + map_.tile(tile).lead_bytes, std::memory_order_release);
     resident_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     if (pin && in_slot) --ahead_;
-    const uint32_t fresh = pin || preloaded ? 0 : kFresh;
+    const uint32_t fresh = pin || (preloaded && !in_slot) ? 0 : kFresh;
     const uint32_t flags = kResident | fresh | (in_slot ? kInSlot : 0U);
     const uint32_t before = t.word.fetch_add(flags + (pin ? 1 : 0), std::memory_order_acq_rel);
     if ((before & kLeaving) != 0) DropIfUnpinned(tile);
   }
+  memory_came_free_ |= lacks_memory_;  // what was read to can move now
   UseFreedMemory();
   if (waiting_ > 0) tile_settled_.notify_all();
 }

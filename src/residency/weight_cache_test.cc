@@ -2,226 +2,304 @@
 
 #include <gmock/gmock.h>
 
-#include <cstring>
-#include <random>
+#include <mutex>
 #include <thread>
+#include <vector>
 
-#include "io/faulty_file.h"
-#include "io/memory_file.h"
+#include "residency/cache_test_support.h"
 
 namespace thaw {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int64_t kColumns = 1024;  // float32: 4 KiB a row, 128 rows a tile
-constexpr int64_t kRows = 300;      // two full tiles and one of 44 rows
-constexpr uint64_t kRowBytes = kColumns * 4;
-
-std::vector<std::byte> RandomBytes(size_t count) {
-  std::minstd_rand random(7);
-  std::vector<std::byte> bytes(count);
-  for (std::byte& b : bytes) b = static_cast<std::byte>(random());
-  return bytes;
+// Reads nothing but what is asked for.
+WeightCacheOptions OnDemand(uint64_t capacity_bytes = WeightCacheOptions::kUnlimited) {
+  return {.capacity_bytes = capacity_bytes, .prefetch_ahead = 0};
 }
-
-// A cache over two matrices of one file, which can be made to fail.
-struct Fixture {
-  explicit Fixture(FileFaults faults = {})
-      : bytes(RandomBytes(2 * kRows * kRowBytes)),
-        file(std::make_shared<FaultyFile>(std::make_shared<MemoryFile>("m.gguf", bytes), faults)) {
-    std::vector<WeightMatrix> matrices;
-    for (int i = 0; i < 2; ++i) {
-      matrices.push_back({.name = i == 0 ? "first" : "second",
-                          .type = ElementType::kF32,
-                          .rows = kRows,
-                          .cols = kColumns,
-                          .file = file,
-                          .offset = static_cast<uint64_t>(i * kRows) * kRowBytes});
-    }
-    cache = *WeightCache::Create(std::move(matrices));
-  }
-
-  std::span<const std::byte> Expected(int32_t tile) const {
-    const Tile& where = cache->map().tile(tile);
-    return std::span(bytes).subspan(where.offset, where.bytes);
-  }
-
-  std::vector<std::byte> bytes;
-  std::shared_ptr<FaultyFile> file;
-  std::unique_ptr<WeightCache> cache;
-};
-
-bool Equal(std::span<const std::byte> a, std::span<const std::byte> b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size()) == 0;
-}
-
-constexpr auto KeepGoing = [](uint64_t, uint64_t) { return true; };
 
 TEST(WeightCache, CreationReadsNothing) {
-  const Fixture f;
-  EXPECT_EQ(f.file->read_count(), 0);
-  EXPECT_EQ(f.cache->Statistics().resident_bytes, 0);
-}
-
-TEST(WeightCache, PinGivesTheBytesOfTheFile) {
-  Fixture f;
-  for (int32_t tile = 0; tile < static_cast<int32_t>(f.cache->map().tiles().size()); ++tile) {
-    const auto pinned = f.cache->Pin(tile);
-    ASSERT_TRUE(pinned);
-    EXPECT_TRUE(Equal(pinned->data(), f.Expected(tile)));
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(pinned->data().data()) % 64, 0);
-  }
-}
-
-TEST(WeightCache, AHitIsAViewOfTheSameMemoryAndReadsNothing) {
-  Fixture f;
-  const auto first = f.cache->Pin(1);
-  const uint64_t reads = f.file->read_count();
-  const auto second = f.cache->Pin(1);
-  EXPECT_EQ(first->data().data(), second->data().data());
-  EXPECT_EQ(f.file->read_count(), reads);
-}
-
-TEST(WeightCache, StatisticsCountHitsMissesAndPins) {
-  Fixture f;
-  const uint64_t tile_bytes = f.cache->map().tile(0).bytes;
-  {
-    const auto a = f.cache->Pin(0);
-    const auto b = f.cache->Pin(0);
-    auto c = f.cache->Pin(0);
-    const PinnedTile moved = *std::move(c);
-    const CacheStatistics s = f.cache->Statistics();
-    EXPECT_EQ(s.misses, 1);
-    EXPECT_EQ(s.hits, 2);
-    EXPECT_EQ(s.hit_bytes, 2 * tile_bytes);
-    EXPECT_EQ(s.miss_bytes, tile_bytes);
-    EXPECT_EQ(s.bytes_read, tile_bytes);
-    EXPECT_EQ(s.resident_bytes, tile_bytes);
-    EXPECT_EQ(s.pinned_bytes, tile_bytes);
-  }
-  EXPECT_EQ(f.cache->Statistics().pinned_bytes, 0);
-  EXPECT_EQ(f.cache->Statistics().weight_bytes, 2 * kRows * kRowBytes);
+  TestModel model(LayeredShapes(3));
+  const auto cache = model.Cache();
+  EXPECT_EQ(model.file().read_count(), 0);
+  EXPECT_EQ(cache->Statistics().resident_bytes, 0);
+  EXPECT_EQ(cache->Statistics().weight_bytes, cache->map().weight_bytes());
 }
 
 TEST(WeightCache, EveryInstanceHasItsOwnId) {
-  const Fixture a;
-  const Fixture b;
-  EXPECT_NE(a.cache->Statistics().instance_id, b.cache->Statistics().instance_id);
+  const TestModel model(EqualShapes(1));
+  EXPECT_NE(model.Cache()->Statistics().instance_id, model.Cache()->Statistics().instance_id);
 }
 
-TEST(WeightCache, AfterPreloadNoPinMisses) {
-  Fixture f;
-  ThreadPool pool(3);
-  uint64_t last = 0;
-  ASSERT_TRUE(f.cache->Preload(pool, [&](uint64_t done, uint64_t total) {
-    EXPECT_GT(done, last);
-    EXPECT_EQ(total, 2 * kRows * kRowBytes);
-    last = done;
-    return true;
-  }));
-  EXPECT_EQ(last, 2 * kRows * kRowBytes);
-  for (int32_t tile = 0; tile < static_cast<int32_t>(f.cache->map().tiles().size()); ++tile) {
-    EXPECT_TRUE(Equal(f.cache->Pin(tile)->data(), f.Expected(tile)));
+TEST(WeightCache, AHitIsAViewOfTheSameMemoryAndReadsNothing) {
+  TestModel model(LayeredShapes(2));
+  const auto cache = model.Cache(OnDemand());
+  const auto first = cache->Pin(1);
+  ASSERT_TRUE(first);
+  EXPECT_TRUE(model.IsExpected(*cache, 1, first->data()));
+  const uint64_t reads = model.file().read_count();
+  const auto second = cache->Pin(1);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(first->data().data(), second->data().data());
+  EXPECT_EQ(model.file().read_count(), reads);
+}
+
+TEST(WeightCache, APinnedTileCanBeMovedAndReleasesOnce) {
+  const TestModel model(EqualShapes(2));
+  const auto cache = model.Cache(OnDemand());
+  {
+    auto first = cache->Pin(0);
+    ASSERT_TRUE(first);
+    PinnedTile moved = *std::move(first);
+    moved = *cache->Pin(1);
+    EXPECT_TRUE(model.IsExpected(*cache, 1, moved.data()));
   }
-  EXPECT_EQ(f.cache->Statistics().misses, 0);
+  EXPECT_EQ(cache->Statistics().pinned_bytes, 0);
 }
 
-TEST(WeightCache, PreloadTwiceReadsOnce) {
-  Fixture f;
-  ThreadPool pool(2);
-  ASSERT_TRUE(f.cache->Preload(pool, KeepGoing));
-  const uint64_t read = f.cache->Statistics().bytes_read;
-  ASSERT_TRUE(f.cache->Preload(pool, KeepGoing));
-  EXPECT_EQ(f.cache->Statistics().bytes_read, read);
-}
-
-TEST(WeightCache, PreloadStopsWhenAskedTo) {
-  Fixture f;
-  ThreadPool pool(1);
-  const auto stopped = f.cache->Preload(pool, [](uint64_t, uint64_t) { return false; });
-  ASSERT_FALSE(stopped);
-  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
-  EXPECT_LT(f.cache->Statistics().resident_bytes, 2 * kRows * kRowBytes);
-}
-
-TEST(WeightCache, AFailedReadNamesFileTensorAndOffsetAndLeavesTheTileAbsent) {
-  Fixture f({.broken_byte = kRows * kRowBytes + 5});
-  EXPECT_TRUE(f.cache->Pin(0));
-  const int32_t broken = f.cache->map().tiles_of(1).first;
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    const auto pinned = f.cache->Pin(broken);
-    ASSERT_FALSE(pinned);
-    EXPECT_EQ(pinned.error().code, ErrorCode::kIo);
-    EXPECT_THAT(pinned.error().message, HasSubstr("m.gguf"));
-    EXPECT_THAT(pinned.error().message, HasSubstr("'second'"));
-    EXPECT_THAT(pinned.error().message, HasSubstr(std::to_string(kRows * kRowBytes)));
-  }
-  EXPECT_EQ(f.cache->Statistics().pinned_bytes, 0);
-}
-
-TEST(WeightCache, PreloadReportsAFailedRead) {
-  Fixture f({.truncated_to = kRows * kRowBytes});
-  ThreadPool pool(2);
-  const auto loaded = f.cache->Preload(pool, KeepGoing);
-  ASSERT_FALSE(loaded);
-  EXPECT_THAT(loaded.error().message, HasSubstr("'second'"));
-}
-
-TEST(WeightCache, ShortReadsAreCompleted) {
-  Fixture f({.most_bytes_per_read = 1000});
-  EXPECT_TRUE(Equal(f.cache->Pin(2)->data(), f.Expected(2)));
-}
-
-TEST(WeightCache, ReadRowIsTheSameWhetherTheTileIsResidentOrNot) {
-  Fixture f;
-  std::vector<std::byte> row(kRowBytes);
-  for (const bool resident : {false, true}) {
-    if (resident) {
-      EXPECT_TRUE(f.cache->Pin(f.cache->map().tiles_of(1).first + 2));
-    }
-    ASSERT_TRUE(f.cache->ReadRow(1, 290, row));
-    EXPECT_TRUE(Equal(row, std::span(f.bytes).subspan((kRows + 290) * kRowBytes, kRowBytes)));
-    if (!resident) {
-      EXPECT_EQ(f.cache->Statistics().bytes_read, kRowBytes);
-    }
-  }
-}
-
-TEST(WeightCache, ManyThreadsWaitForOneRead) {
-  Fixture f({.delay = std::chrono::milliseconds(5)});
+TEST(WeightCache, ManyThreadsThatWantAnAbsentTileCauseOneRead) {
+  const Watchdog watchdog;
+  const auto gate = std::make_shared<ReadGate>();
+  TestModel model(EqualShapes(3), {.gate = gate});
+  const auto cache = model.Cache(OnDemand());
   std::vector<std::thread> threads;
   std::atomic<int> correct{0};
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
-      const auto pinned = f.cache->Pin(3);
-      if (pinned && Equal(pinned->data(), f.Expected(3))) ++correct;
+      const auto pinned = cache->Pin(2);
+      if (pinned && model.IsExpected(*cache, 2, pinned->data())) ++correct;
     });
   }
-  for (auto& thread : threads) thread.join();
-  EXPECT_EQ(correct.load(), 8);
-  EXPECT_EQ(f.cache->Statistics().bytes_read, f.cache->map().tile(3).bytes);
+  gate->AwaitReaders(1);
+  gate->Open();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(correct, 8);
+  EXPECT_EQ(model.file().read_count(), 1);
+  EXPECT_EQ(cache->Statistics().bytes_read, cache->map().tile(2).bytes);
 }
 
-TEST(WeightCache, ThreadsThatPinEverythingInAnyOrderAgree) {
-  Fixture f;
-  std::vector<std::thread> threads;
-  std::atomic<int> wrong{0};
-  for (unsigned seed = 0; seed < 4; ++seed) {
-    threads.emplace_back([&, seed] {
-      std::minstd_rand random(seed + 1);
-      for (int i = 0; i < 200; ++i) {
-        const auto tile = static_cast<int32_t>(random() % f.cache->map().tiles().size());
-        const auto pinned = f.cache->Pin(tile);
-        if (!pinned || !Equal(pinned->data(), f.Expected(tile))) ++wrong;
-      }
-    });
+TEST(WeightCache, VisitsCountAsHitsWhenTheTileStayedFromAnEarlierOne) {
+  const TestModel model(LayeredShapes(2));
+  const auto cache = model.Cache(OnDemand());
+  const uint64_t bytes = cache->map().tile(0).bytes;
+  const auto a = cache->Pin(0);
+  const auto b = cache->Pin(0);
+  const auto c = cache->Pin(0);
+  const CacheStatistics s = cache->Statistics();
+  EXPECT_EQ(s.misses, 1);
+  EXPECT_EQ(s.hits, 2);
+  EXPECT_EQ(s.hit_bytes, 2 * bytes);
+  EXPECT_EQ(s.miss_bytes, bytes);
+  EXPECT_EQ(s.bytes_read, bytes);
+  EXPECT_EQ(s.resident_bytes, bytes);
+  EXPECT_EQ(s.pinned_bytes, bytes);
+}
+
+TEST(WeightCache, ATileThatWasReadAheadIsAMissAtItsFirstVisitAlone) {
+  const TestModel model(EqualShapes(3));
+  const auto cache = model.Cache({.prefetch_ahead = 3, .synchronous_prefetch = true});
+  for (uint64_t pass = 0; pass < 3; ++pass) {
+    RunPass(*cache, model);
+    EXPECT_EQ(cache->Statistics().misses, 3);
+    EXPECT_EQ(cache->Statistics().hits, 3 * pass);
   }
-  for (auto& thread : threads) thread.join();
-  EXPECT_EQ(wrong.load(), 0);
-  const CacheStatistics s = f.cache->Statistics();
-  EXPECT_EQ(s.hits + s.misses, 800);
-  EXPECT_EQ(s.bytes_read, s.resident_bytes);
+  EXPECT_EQ(cache->Statistics().bytes_read, cache->map().weight_bytes());
+}
+
+TEST(WeightCache, PinIfResidentReadsNothingAndCountsNothing) {
+  TestModel model(EqualShapes(2));
+  const auto cache = model.Cache(OnDemand());
+  EXPECT_FALSE(cache->PinIfResident(0));
+  EXPECT_EQ(model.file().read_count(), 0);
+  ASSERT_TRUE(cache->Pin(0));
+  const auto resident = cache->PinIfResident(0);
+  ASSERT_TRUE(resident);
+  EXPECT_TRUE(model.IsExpected(*cache, 0, resident->data()));
+  EXPECT_EQ(cache->Statistics().hits, 0);
+  EXPECT_EQ(cache->Statistics().misses, 1);
+}
+
+TEST(WeightCache, ReadRowIsTheSameWhetherItsTileIsResidentOrNot) {
+  const TestModel model(LayeredShapes(2));
+  const auto cache = model.Cache(OnDemand());
+  const int32_t matrix = 1;  // of two tiles
+  const int64_t row = 150;
+  const WeightMatrix& source = cache->map().matrix(matrix);
+  const auto row_bytes = static_cast<uint64_t>(source.row_bytes());
+  const auto expected = model.Bytes(source.offset + 150 * row_bytes, row_bytes);
+  std::vector<std::byte> bytes(row_bytes);
+  ASSERT_TRUE(cache->ReadRow(matrix, row, bytes));
+  EXPECT_THAT(bytes, ::testing::ElementsAreArray(expected));
+  EXPECT_EQ(cache->Statistics().bytes_read, row_bytes);
+  EXPECT_EQ(cache->Statistics().row_bytes_read, row_bytes);
+
+  ASSERT_TRUE(cache->Preload(kKeepGoing));
+  const CountedSince since(*cache);
+  std::ranges::fill(bytes, std::byte{0});
+  ASSERT_TRUE(cache->ReadRow(matrix, row, bytes));
+  EXPECT_THAT(bytes, ::testing::ElementsAreArray(expected));
+  EXPECT_EQ(since.bytes_read(), 0);
+}
+
+TEST(WeightCache, AfterPreloadNoVisitMisses) {
+  const Watchdog watchdog;
+  const TestModel model(LayeredShapes(4));
+  for (const int prefetch_ahead : {0, 1, WeightCacheOptions::kFarAhead}) {
+    const auto cache = model.Cache({.prefetch_ahead = prefetch_ahead});
+    uint64_t shown = 0;
+    const auto report = cache->Preload([&](uint64_t done, uint64_t total) {
+      EXPECT_GE(done, shown);
+      EXPECT_EQ(total, cache->map().weight_bytes());
+      shown = done;
+      return true;
+    });
+    ASSERT_TRUE(report);
+    EXPECT_EQ(shown, cache->map().weight_bytes());
+    EXPECT_EQ(report->tiles, cache->map().tile_count());
+    EXPECT_EQ(report->tiles_read, cache->map().tile_count());
+    EXPECT_EQ(report->bytes, cache->map().weight_bytes());
+    EXPECT_EQ(report->tiles_streamed, 0);
+    for (int pass = 0; pass < 2; ++pass) RunPass(*cache, model);
+    EXPECT_EQ(cache->Statistics().misses, 0);
+    EXPECT_EQ(cache->Statistics().bytes_read, cache->map().weight_bytes());
+  }
+}
+
+TEST(WeightCache, PreloadTwiceReadsOnce) {
+  const TestModel model(LayeredShapes(2));
+  const auto cache = model.Cache();
+  ASSERT_TRUE(cache->Preload(kKeepGoing));
+  const CountedSince since(*cache);
+  const auto again = cache->Preload(kKeepGoing);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->tiles_read, 0);
+  EXPECT_EQ(since.bytes_read(), 0);
+}
+
+TEST(WeightCache, PreloadOfAGroupOfALayerReadsJustThat) {
+  const TestModel model(LayeredShapes(3));
+  const auto cache = model.Cache();
+  const auto group = cache->FindMatrices(1, WeightGroup::kFeedForward);
+  ASSERT_THAT(group, ::testing::ElementsAre(3));
+  const auto report = cache->Preload(group, kKeepGoing);
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->tiles_read, 2);
+  const TileMap::Range& range = cache->map().tiles_of(3);
+  for (int32_t tile = 0; tile < cache->map().tile_count(); ++tile) {
+    const bool is_in_group = tile >= range.first && tile < range.first + range.count;
+    EXPECT_EQ(cache->PinIfResident(tile).has_value(), is_in_group) << tile;
+  }
+  EXPECT_EQ(cache->Statistics().bytes_read, report->bytes);
+}
+
+TEST(WeightCache, FindMatricesTakesPatterns) {
+  const TestModel model(LayeredShapes(3));
+  const auto cache = model.Cache();
+  EXPECT_THAT(cache->FindMatrices("blk.*.attn"), ::testing::ElementsAre(0, 2, 4));
+  EXPECT_THAT(cache->FindMatrices("output"), ::testing::ElementsAre(6));
+  EXPECT_THAT(cache->FindMatrices("blk"), ::testing::IsEmpty());
+}
+
+TEST(WeightCache, PreloadAtASmallCapacityReportsWhatCannotStay) {
+  const TestModel model(LayeredShapes(6));
+  const auto cache = model.Cache({.capacity_bytes = 4 << 20});
+  const auto report = cache->Preload(kKeepGoing);
+  ASSERT_TRUE(report);
+  const CacheStatistics s = cache->Statistics();
+  EXPECT_GT(report->tiles_streamed, 0);
+  EXPECT_EQ(report->tiles_streamed + report->tiles_read, report->tiles);
+  EXPECT_EQ(report->bytes_streamed, s.weight_bytes - s.planned_bytes);
+  EXPECT_EQ(s.resident_bytes, s.planned_bytes);
+}
+
+TEST(WeightCache, PreloadStopsWhenAskedTo) {
+  const TestModel model(LayeredShapes(2));
+  const auto cache = model.Cache();
+  const auto stopped = cache->Preload([](uint64_t, uint64_t) { return false; });
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+  EXPECT_TRUE(cache->Preload(kKeepGoing));
+  RunPass(*cache, model);
+  EXPECT_EQ(cache->Statistics().misses, 0);
+}
+
+TEST(WeightCache, PreloadingNothingIsDoneAtOnce) {
+  const TestModel model(EqualShapes(1));
+  const auto cache = model.Cache();
+  const auto report = cache->Preload({}, kKeepGoing);
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->tiles, 0);
+}
+
+TEST(WeightCache, TheTraceTellsOfEveryVisit) {
+  const TestModel model(LayeredShapes(2));
+  const auto cache = model.Cache(OnDemand());
+  std::vector<VisitEvent> events;
+  cache->SetTrace([&](const VisitEvent& event) { events.push_back(event); });
+  for (int pass = 0; pass < 2; ++pass) RunPass(*cache, model);
+  const auto tiles = static_cast<size_t>(cache->map().tile_count());
+  ASSERT_EQ(events.size(), 2 * tiles);
+  for (size_t i = 0; i < events.size(); ++i) {
+    const auto tile = static_cast<int32_t>(i % tiles);
+    EXPECT_EQ(events[i].tile, tile);
+    EXPECT_EQ(events[i].pass, i / tiles + 1);
+    EXPECT_EQ(events[i].hit, i >= tiles);
+    EXPECT_EQ(events[i].matrix, cache->map().matrix_of(tile).name);
+    EXPECT_EQ(events[i].bytes, cache->map().tile(tile).bytes);
+  }
+}
+
+TEST(WeightCache, StatisticsOfMatricesAddUpToThoseOfTheCache) {
+  const TestModel model(LayeredShapes(6));
+  const auto cache = model.Cache({.capacity_bytes = 4 << 20, .frequency_window = 3});
+  for (int pass = 0; pass < 5; ++pass) RunPass(*cache, model);
+  const CacheStatistics s = cache->Statistics();
+  uint64_t bytes = 0;
+  uint64_t planned = 0;
+  uint64_t hits = 0;
+  uint64_t visits = 0;
+  for (const MatrixStatistics& m : cache->PerMatrix()) {
+    bytes += m.bytes;
+    planned += m.planned_bytes;
+    hits += m.hits;
+    visits += m.visits;
+    EXPECT_EQ(m.window_visits, 3) << m.name;
+  }
+  EXPECT_EQ(bytes, s.weight_bytes);
+  EXPECT_EQ(planned, s.planned_bytes);
+  EXPECT_EQ(hits, s.hits);
+  EXPECT_EQ(visits, s.hits + s.misses);
+}
+
+TEST(WeightCache, AMapWithoutTilesHasEmptyPasses) {
+  const Watchdog watchdog;
+  const TestModel model({});
+  const auto cache = model.Cache();
+  ASSERT_TRUE(cache->BeginPass(0));
+  EXPECT_TRUE(cache->Preload(kKeepGoing));
+  EXPECT_EQ(cache->Statistics().hit_rate(), 0);
+}
+
+TEST(WeightCache, TheDestructorWaitsForReadsInFlight) {
+  const Watchdog watchdog;
+  const auto gate = std::make_shared<ReadGate>();
+  const TestModel model(LayeredShapes(4), {.gate = gate});
+  auto cache = model.Cache({.io_threads = 2});
+  ASSERT_TRUE(cache->BeginPass(cache->map().tile_count()));
+  gate->AwaitReaders(2);
+  std::thread opener([&] { gate->Open(); });
+  cache.reset();
+  opener.join();
+}
+
+TEST(WeightCache, SaysWhyItDoesNotUseIoUring) {
+  const TestModel model(EqualShapes(1));
+  const auto unasked = model.Cache({.use_uring = false});
+  EXPECT_EQ(unasked->reader_name(), "pread");
+  EXPECT_THAT(unasked->reader_note(), HasSubstr("not asked for"));
+  const auto memory = model.Cache();
+  EXPECT_EQ(memory->reader_name(), "pread");
+  EXPECT_THAT(memory->reader_note(), HasSubstr("no direct reads"));
 }
 
 }  // namespace
