@@ -114,8 +114,8 @@ Result<PinnedTile> WeightCache::PinUnderLock(int32_t tile) {
   std::unique_lock lock(mutex_);
   NoteVisit(tile);
   if (options_.prefetch_ahead >= 0) WakeReaders();
-  if (options_.synchronous_prefetch) ReadAheadNow(lock);
   const Clock::time_point start = Clock::now();
+  if (options_.synchronous_prefetch) ReadAheadNow(lock);
   bool waited = false;
   while ((t.word.load(std::memory_order_acquire) & kResident) == 0) {
     waited = true;
@@ -130,7 +130,8 @@ Result<PinnedTile> WeightCache::PinUnderLock(int32_t tile) {
     --t.waiters;
   }
   t.word.fetch_add(1, std::memory_order_acquire);
-  return VisitPinned(tile, waited, waited ? NanosecondsSince(start) : 0, lock);
+  const bool stalled = waited || options_.synchronous_prefetch;
+  return VisitPinned(tile, waited, stalled ? NanosecondsSince(start) : 0, lock);
 }
 
 // Tiles with a place may be visited before others of their layer, which must not seem passed.

@@ -28,7 +28,10 @@ Result<void> WeightCache::Optimize() {
 Result<void> WeightCache::Replan(uint64_t capacity_bytes) {
   THAW_ASSIGN(PlacementTargets targets,
               ChoosePlacement(map_, policy_, Uses(), pinned_, capacity_bytes));
-  Rearrange(std::move(targets));
+  // Where nothing moves, what is in the slots stays there.
+  const bool is_same = targets.capacity_bytes == targets_.capacity_bytes &&
+                       targets.slots == targets_.slots && targets.placed == targets_.placed;
+  if (!is_same || lacks_memory_) Rearrange(std::move(targets));
   return {};
 }
 
