@@ -1,8 +1,9 @@
 #include "residency/extent_allocator.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace thaw {
@@ -69,6 +70,23 @@ TEST(ExtentAllocator, AgreesWithAMapOfBytesOverManyRandomSteps) {
     std::fill_n(owner.begin() + static_cast<std::ptrdiff_t>(*offset), bytes, id);
     held.push_back({*offset, bytes, id});
   }
+}
+
+TEST(ExtentAllocator, FreeRunsAreWhatExtentsLeave) {
+  ExtentAllocator extents(100);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(extents.Allocate(10));
+  extents.Free(10);
+  extents.Free(30);
+  const auto runs = [&](uint64_t begin, uint64_t end) {
+    std::vector<std::pair<uint64_t, uint64_t>> pairs;
+    for (const auto& run : extents.FreeRuns(begin, end)) pairs.emplace_back(run.begin, run.end);
+    return pairs;
+  };
+  using ::testing::ElementsAre;
+  using ::testing::Pair;
+  EXPECT_THAT(runs(0, 80), ElementsAre(Pair(10, 20), Pair(30, 40), Pair(50, 80)));
+  EXPECT_THAT(runs(15, 35), ElementsAre(Pair(15, 20), Pair(30, 35)));
+  EXPECT_THAT(runs(20, 30), ElementsAre());
 }
 
 }  // namespace

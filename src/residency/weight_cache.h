@@ -289,6 +289,7 @@ class WeightCache {
   std::optional<int32_t> NextToRead();
   std::optional<int32_t> NextWithPlace();
   bool IsTooFarAhead(uint64_t time) const;
+  int64_t MostAhead() const;
   bool TakeMemory(int32_t tile, std::optional<uint64_t> distance);
   int32_t FindVictim(std::optional<uint64_t> distance) const;
   void FinishLoading(int32_t tile, const ReadCompletion& read, uint64_t checksum, bool pin);

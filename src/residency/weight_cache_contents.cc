@@ -118,6 +118,8 @@ Result<void> WeightCache::ReadIfAbsent(int32_t tile, ResidencyReport& report,
     lock.unlock();
     Unpin(tile);
     lock.lock();
+  } else if (t.extent == t.place) {
+    t.word.fetch_and(~kFresh, std::memory_order_relaxed);  // read for a visit, but asked for here
   }
   ++report.tiles_read;
   return {};

@@ -62,6 +62,25 @@ TEST(WeightCacheFaults, SmallCapacitiesSurviveFailedReadsUnderEveryPolicy) {
   }
 }
 
+TEST(WeightCacheFaults, ReadingAheadGoesOnAfterReadsThatFailed) {
+  const Watchdog watchdog;
+  TestModel model(EqualShapes(24, 256 << 10));
+  const auto cache = model.Cache({.capacity_bytes = 2 << 20,
+                                  .policy = &OffPolicy(),
+                                  .prefetch_ahead = 2,
+                                  .synchronous_prefetch = true});
+  model.file().SetFaults({.truncated_to = 0});
+  for (int pass = 0; pass < 3; ++pass) {
+    ASSERT_TRUE(cache->BeginPass(24));
+    for (int32_t tile = 0; tile < 24; ++tile) EXPECT_FALSE(cache->Pin(tile));
+  }
+  model.file().SetFaults({});
+  ASSERT_TRUE(cache->BeginPass(24));
+  ASSERT_TRUE(cache->Pin(0));
+  EXPECT_TRUE(cache->PinIfResident(1));
+  EXPECT_TRUE(cache->PinIfResident(2));
+}
+
 TEST(WeightCacheFaults, ManyThreadsThatWantABrokenTileAllGetTheError) {
   const Watchdog watchdog;
   TestModel model(LayeredShapes(2));

@@ -16,9 +16,10 @@ constexpr int kReadsInFlight = 8;
 // Plain reads by this many threads reached 0.96 to 1.0 of io_uring's rate.
 constexpr int kPlainReaders = 4;
 
-// Tiles in slots that are read but not visited: bounded also where slots are many, so that reading
-// ahead does not empty a cache that keeps what was visited.
-constexpr int kMostAhead = 16;
+// Tiles in slots that are read but not visited: as many as a ring holds. A cache that keeps what
+// was visited gives a quarter of its slots for them at most: reading ahead must not empty it.
+constexpr int64_t kMostAhead = 16;
+constexpr int64_t kKeptShare = 4;
 
 using Clock = std::chrono::steady_clock;
 
@@ -150,13 +151,18 @@ bool WeightCache::IsTooFarAhead(uint64_t time) const {
   return layer_at(time) > layer_at(schedule_.latest()) + options_.prefetch_ahead;
 }
 
+int64_t WeightCache::MostAhead() const {
+  if (!policy_.keeps_slots()) return kMostAhead;
+  return std::clamp<int64_t>(std::ssize(slots_) / kKeptShare, 1, kMostAhead);
+}
+
 // Finds memory for an absent tile whose visit is `distance` away; without a distance it is wanted
 // now.
 bool WeightCache::TakeMemory(int32_t tile, std::optional<uint64_t> distance) {
   TileState& t = state(tile);
   const auto is_free = [](const Slot& slot) { return slot.tile == kFree; };
   if (t.place == kNowhere) {
-    if (distance && ahead_ >= kMostAhead) return false;
+    if (distance && ahead_ >= MostAhead()) return false;
     if (std::ranges::none_of(slots_, is_free)) {
       const int32_t victim = FindVictim(distance);
       if (victim == kFree) return false;

@@ -106,6 +106,24 @@ TEST(WeightCache, ATileThatWasReadAheadIsAMissAtItsFirstVisitAlone) {
   EXPECT_EQ(cache->Statistics().bytes_read, cache->map().weight_bytes());
 }
 
+TEST(WeightCache, ReadsAsManyLayersAheadOfTheVisitAsAsked) {
+  const Watchdog watchdog;
+  const TestModel model(LayeredShapes(6));
+  for (const int layers_ahead : {1, 2, 3}) {
+    const auto cache = model.Cache({.prefetch_ahead = layers_ahead, .synchronous_prefetch = true});
+    const TileMap& map = cache->map();
+    ASSERT_TRUE(cache->BeginPass(map.tile_count()));
+    for (int32_t tile = 0; tile < map.tile_count(); ++tile) {
+      ASSERT_TRUE(cache->Pin(tile));
+      const int32_t farthest = map.matrix_of(tile).layer + layers_ahead;
+      for (int32_t other = 0; other < map.tile_count(); ++other) {
+        const bool is_near = map.matrix_of(other).layer <= farthest;
+        EXPECT_EQ(cache->PinIfResident(other).has_value(), is_near) << tile << " " << other;
+      }
+    }
+  }
+}
+
 TEST(WeightCache, PinIfResidentReadsNothingAndCountsNothing) {
   TestModel model(EqualShapes(2));
   const auto cache = model.Cache(OnDemand());
