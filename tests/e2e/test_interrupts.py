@@ -16,13 +16,13 @@ def wait_for(condition):
         time.sleep(0.005)
 
 
-def test_while_loading(thaw, tmp_path):
+def test_while_preloading(thaw, tmp_path):
     # 2 GiB of zeros that take no room on disk: long enough to be met in the middle.
     rows = (2 << 30) // (4 * small_gguf.D_MODEL)
     model = small_gguf.write(tmp_path / "large.gguf",
                              tensors={"token_embd.weight": (small_gguf.D_MODEL, rows)})
     stats = tmp_path / "stats.json"
-    process = thaw.start("run", model, "--raw", "-p", "x", "--stats-json", stats)
+    process = thaw.start("run", model, "--raw", "-p", "x", "--preload", "--stats-json", stats)
     process.stdin.close()
     process.stdin = None
     wait_for(lambda: status_bytes(process.pid, "VmRSS") > 64 << 20 or process.poll() is not None)
