@@ -1,6 +1,5 @@
 // thaw chat: a conversation in the terminal.
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -180,10 +179,8 @@ Result<void> Execute(const ChatOptions& options) {
   RunReport report;
   report.model = options.model.path;
   report.seed = options.seed ? *options.seed : RandomSeed();
-  const auto start = std::chrono::steady_clock::now();
   THAW_ASSIGN(LoadedModel engine, LoadEngine(options.model, options.report));
-  report.load_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.load_seconds = engine.load_seconds();
   THAW_ASSIGN(const ChatTemplate* chat_template, engine->chat_template());
   if (chat_template == nullptr) {
     return Fail(ErrorCode::kUnsupported,

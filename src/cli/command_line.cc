@@ -166,14 +166,6 @@ void AddQuiet(CLI::App& command, ReportOptions& report) {
       ->group("Reporting");
 }
 
-void AddTrace(CLI::App& command, ReportOptions& report) {
-  command
-      .add_option("--trace", report.trace_file,
-                  "Write a line of JSON for every visit of weights to a file (default: none)")
-      ->type_name("FILE")
-      ->group("Reporting");
-}
-
 void AddReport(CLI::App& command, ReportOptions& report) {
   command.add_flag("--stats", report.statistics, "Print all statistics on stderr")
       ->group("Reporting");
@@ -184,7 +176,11 @@ void AddReport(CLI::App& command, ReportOptions& report) {
       .add_flag("--profile", report.profile,
                 "Print what the time of a token went to; statistics have it too (default: off)")
       ->group("Reporting");
-  AddTrace(command, report);
+  command
+      .add_option("--trace", report.trace_file,
+                  "Write a line of JSON for every visit of weights to a file (default: none)")
+      ->type_name("FILE")
+      ->group("Reporting");
   AddQuiet(command, report);
 }
 
@@ -313,8 +309,7 @@ void AddLogits(CLI::App& app, LogitsOptions& options) {
   AddEngine(*command, options.model.engine, "Context length (default: the number of tokens)",
             "f32");
   AddReading(*command, options.model.engine);
-  AddTrace(*command, options.report);
-  AddQuiet(*command, options.report);
+  AddReport(*command, options.report);
 }
 
 void AddPerplexity(CLI::App& app, PerplexityOptions& options) {
@@ -330,8 +325,7 @@ void AddPerplexity(CLI::App& app, PerplexityOptions& options) {
   command->add_flag("--json", options.json, "Print JSON");
   AddEngine(*command, options.model.engine, kUsualContext, "f16");
   AddReading(*command, options.model.engine);
-  AddTrace(*command, options.report);
-  AddQuiet(*command, options.report);
+  AddReport(*command, options.report);
 }
 
 void AddPlan(CLI::App& app, PlanOptions& options) {

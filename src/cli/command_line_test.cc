@@ -162,6 +162,24 @@ TEST(CommandLine, PlansWithTheOptionsThatAPlanDependsOn) {
   EXPECT_THAT(engine.pinned, ElementsAre("output.*"));
 }
 
+TEST(CommandLine, EveryCommandThatRunsAModelReports) {
+  const auto with = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--stats-json", "s", "--profile", "--trace", "t"});
+    return arguments;
+  };
+  const ReportOptions reports[] = {
+      Parse<RunOptions>(with({"run", "m"})).report,
+      Parse<ChatOptions>(with({"chat", "m"})).report,
+      Parse<LogitsOptions>(with({"logits", "m", "--tokens", "t", "--out", "o"})).report,
+      Parse<PerplexityOptions>(with({"perplexity", "m", "-f", "t"})).report,
+  };
+  for (const ReportOptions& report : reports) {
+    EXPECT_EQ(report.statistics_file, "s");
+    EXPECT_TRUE(report.profile);
+    EXPECT_EQ(report.trace_file, "t");
+  }
+}
+
 TEST(CommandLine, KeepsTheKvCacheOfLogitsInF32UnlessToldOtherwise) {
   const std::vector<std::string> logits = {"logits", "m.gguf", "--tokens", "t", "--out", "o"};
   EXPECT_EQ(Parse<LogitsOptions>(logits).model.engine.kv_type, KvType::kF32);

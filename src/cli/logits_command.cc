@@ -1,6 +1,7 @@
 // thaw logits: the logits after every token of a list.
-#include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/interrupt.h"
@@ -9,6 +10,7 @@
 #include "cli/model_loading.h"
 #include "cli/npy_writer.h"
 #include "cli/progress_bar.h"
+#include "cli/scoring_report.h"
 
 namespace thaw::cli {
 namespace {
@@ -30,15 +32,19 @@ Result<void> Execute(const LogitsOptions& options) {
   const auto n_tokens = static_cast<int64_t>(tokens.size());
   const int64_t n_vocab = engine->config().n_vocab;
   THAW_ASSIGN(NpyWriter npy, NpyWriter::Create(options.out_file, {n_tokens, n_vocab}));
-  ProgressBar bar("logits", TokenCount, ShowsProgress(options.report));
+  std::optional<ProgressBar> bar(std::in_place, "logits", TokenCount,
+                                 ShowsProgress(options.report));
   int64_t done = 0;
   const auto write = [&](std::span<const float> rows) -> Result<void> {
     done += static_cast<int64_t>(rows.size()) / n_vocab;
-    bar.Show(static_cast<uint64_t>(done), static_cast<uint64_t>(n_tokens));
+    bar->Show(static_cast<uint64_t>(done), static_cast<uint64_t>(n_tokens));
     return npy.Append(rows);
   };
+  ScoringRecorder recorder(engine);
   THAW_TRY(engine->ComputeLogits(tokens, write, &StopFlag()));
+  bar.reset();
   THAW_TRY(npy.Commit());
+  THAW_TRY(recorder.Publish(n_tokens, options.report));
   return engine.CloseTrace();
 }
 

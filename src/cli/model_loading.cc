@@ -1,5 +1,6 @@
 #include "cli/model_loading.h"
 
+#include <chrono>
 #include <utility>
 
 #include "base/interrupt.h"
@@ -31,8 +32,9 @@ bool ShowsProgress(const ReportOptions& report) {
   return report.progress && !report.quiet && IsTerminal(StandardStream::kError);
 }
 
-LoadedModel::LoadedModel(std::unique_ptr<TraceFile> trace, std::unique_ptr<Engine> engine)
-    : trace_(std::move(trace)), engine_(std::move(engine)) {
+LoadedModel::LoadedModel(std::unique_ptr<TraceFile> trace, std::unique_ptr<Engine> engine,
+                         double load_seconds)
+    : trace_(std::move(trace)), engine_(std::move(engine)), load_seconds_(load_seconds) {
   if (trace_ == nullptr) return;
   engine_->weights().SetTrace([to = trace_.get()](const VisitEvent& visit) { to->Write(visit); });
 }
@@ -46,6 +48,7 @@ Result<void> LoadedModel::CloseTrace() {
 Result<LoadedModel> LoadEngine(const ModelOptions& model, const ReportOptions& report,
                                LoadProgress* progress) {
   if (report.verbose) SetLogLevel(LogLevel::kInfo);
+  const auto start = std::chrono::steady_clock::now();
   std::unique_ptr<TraceFile> trace;
   if (!report.trace_file.empty()) {
     THAW_ASSIGN(trace, TraceFile::Create(report.trace_file));
@@ -62,7 +65,8 @@ Result<LoadedModel> LoadEngine(const ModelOptions& model, const ReportOptions& r
           model.path, FormatBytes(engine->cache_statistics().weight_bytes),
           FormatBytes(engine->kv_bytes()), engine->options().context,
           FormatBytes(engine->scratch_bytes()));
-  return LoadedModel(std::move(trace), std::move(engine));
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  return LoadedModel(std::move(trace), std::move(engine), seconds.count());
 }
 
 Result<void> CheckFitsContext(std::string_view what, size_t n_tokens, int64_t context) {

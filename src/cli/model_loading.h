@@ -20,10 +20,13 @@ struct LoadProgress {
 // An engine, and the trace of it where one was asked for.
 class LoadedModel {
  public:
-  LoadedModel(std::unique_ptr<TraceFile> trace, std::unique_ptr<Engine> engine);
+  LoadedModel(std::unique_ptr<TraceFile> trace, std::unique_ptr<Engine> engine,
+              double load_seconds);
 
   Engine& operator*() const { return *engine_; }
   Engine* operator->() const { return engine_.get(); }
+
+  double load_seconds() const { return load_seconds_; }
 
   // Ends the trace, with the first error that writing it had.
   Result<void> CloseTrace();
@@ -31,6 +34,7 @@ class LoadedModel {
  private:
   std::unique_ptr<TraceFile> trace_;  // may be null; outlives the engine, which writes to it
   std::unique_ptr<Engine> engine_;
+  double load_seconds_;
 };
 
 // kCancelled when a signal came; `progress` may be null.

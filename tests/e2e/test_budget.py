@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-import small_gguf
 from program import Terminal, finish, read_until, status_bytes
 
 FRUITS = "List three fruits."
@@ -267,14 +266,25 @@ def test_the_trace_has_a_line_for_every_visit(answer, tmp_path):
     assert passes == sorted(passes) and len(set(passes)) >= report["decode_tokens"]
 
 
-def test_every_command_that_runs_a_model_traces(thaw, tmp_path):
-    model = small_gguf.write(tmp_path / "m.gguf")
-    tokens = tmp_path / "tokens.json"
-    tokens.write_text("[1, 2, 3]")
-    trace = tmp_path / "t.jsonl"
-    thaw.results("logits", model, "--tokens", tokens, "--out", tmp_path / "l.npy", "--trace", trace)
-    assert {json.loads(line)["weight"] for line in trace.read_text().splitlines()} >= {
-        "blk.0.attn_q.weight", "blk.0.ffn_down.weight", "token_embd.weight"}
+def test_commands_that_generate_nothing_report_too(thaw, model, tmp_path):
+    tokens, text = tmp_path / "tokens.json", tmp_path / "t.txt"
+    tokens.write_text(json.dumps(list(range(100, 120))))
+    text.write_text("The sea is wide and the sky is high.")
+    trace, stats = tmp_path / "t.jsonl", tmp_path / "stats.json"
+    for command in [("logits", model, "--tokens", tokens, "--out", tmp_path / "l.npy"),
+                    ("perplexity", model, "-f", text)]:
+        silent = thaw.run(*command)
+        assert (silent.status, silent.err) == (0, "")
+        outcome = thaw.run(*command, "--trace", trace, "--stats-json", stats, "--profile")
+        assert outcome.status == 0 and outcome.err.startswith("profile ")
+        assert outcome.out == silent.out
+        report = json.loads(stats.read_text())
+        assert report["prompt_tokens"] > 8 and report["prompt_tok_per_s"] > 0
+        assert report["decode_tokens"] == 0 and report["load_s"] > 0
+        assert report["profile"]["prompt"]["tokens"] == report["prompt_tokens"]
+        assert report["profile"]["prompt"]["matmul_s"] > 0
+        visits = [json.loads(line) for line in trace.read_text().splitlines()]
+        assert len(visits) == report["cache"]["hits"] + report["cache"]["misses"] > 0
 
 
 def test_a_trace_that_cannot_be_written_fails_at_the_end_or_at_once(thaw, model, tmp_path):
