@@ -333,10 +333,13 @@ void AddPlan(CLI::App& app, PlanOptions& options) {
       app, "plan", "Tells what a budget would give",
       "Prints where the bytes of the budget go, which part of the weights stays in memory, and "
       "how\n"
-      "much is read for each token: what the other commands would do with the same options.",
+      "much is read for each token: what the other commands would do with the same options. "
+      "Predicts\n"
+      "the speed of that budget and of others from rates measured on this machine once.",
       "thaw plan model.gguf --budget 450MiB");
   AddModel(*command, options.model.path);
   command->add_flag("--json", options.json, "Print JSON");
+  command->add_flag("--remeasure", options.remeasure, "Measure the machine's rates again");
   AddEngine(*command, options.model.engine, kUsualContext, "f16");
 }
 

@@ -95,6 +95,7 @@ struct PerplexityOptions {
 struct PlanOptions {
   ModelOptions model;
   bool json = false;
+  bool remeasure = false;  // the machine's rates, although they are known
 };
 
 struct DoctorOptions {

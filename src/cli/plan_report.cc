@@ -39,6 +39,41 @@ Json PlanJson(const MemoryPlan& plan) {
           {"prefill_chunk", plan.prefill_chunk}};
 }
 
+void AddForecast(const PlanReport& report, Json& json) {
+  json["predicted_tok_per_s"] = report.speed.decode_tok_per_s;
+  json["bound_by"] = report.speed.bound_by;
+  json["compute_s_per_token"] = report.speed.compute_seconds;
+  json["disk_s_per_token"] = report.speed.disk_seconds;
+  json["knee_budget_bytes"] = Knee(report.curve);
+  json["curve"] = Json::array();
+  for (const BudgetPoint& point : report.curve) {
+    json["curve"].push_back({{"budget_bytes", point.budget_bytes},
+                             {"streamed_bytes", point.streamed_bytes},
+                             {"predicted_tok_per_s", point.decode_tok_per_s}});
+  }
+  json["machine"] = {{"memory_gb_per_s", 1e-9 * report.rates.memory_bytes_per_second}};
+  for (const DiskRate& disk : report.rates.disks) {
+    if (disk.device == report.device) {
+      json["machine"]["disk_gb_per_s"] = 1e-9 * disk.bytes_per_second;
+    }
+  }
+}
+
+std::string ForecastTable(const PlanReport& report) {
+  std::string table =
+      fmt::format("decode        {:.1f} tok/s predicted, bound by {} (memory {:.1f} GB/s)\n",
+                  report.speed.decode_tok_per_s, report.speed.bound_by,
+                  1e-9 * report.rates.memory_bytes_per_second);
+  const uint64_t knee = Knee(report.curve);
+  for (const BudgetPoint& point : report.curve) {
+    table +=
+        fmt::format("{:>14}{:>10.1f} tok/s  {:>10} streamed{}\n", FormatBytes(point.budget_bytes),
+                    point.decode_tok_per_s, FormatBytes(point.streamed_bytes),
+                    point.budget_bytes == knee ? "  <- 90 % of the best from here on" : "");
+  }
+  return table;
+}
+
 std::string PlanTable(const MemoryPlan& plan) {
   const uint64_t unused = plan.budget_bytes - std::min(plan.budget_bytes, plan.claimed_bytes());
   std::string table =

@@ -42,6 +42,34 @@ TEST(PlanJson, HasEveryKeyOfTheCommandLinesDefinition) {
   EXPECT_EQ(json["best_possible_hit_rate_bytes"], 0.25);
 }
 
+PlanReport ExampleReport() {
+  PlanReport report{.plan = Example()};
+  report.speed = {.decode_tok_per_s = 20, .disk_seconds = 0.04, .bound_by = "disk"};
+  report.curve = {{40 * kMiB, 190 * kMiB, 2}, {200 * kMiB, 10 * kMiB, 46}, {220 * kMiB, 0, 50}};
+  report.rates.memory_bytes_per_second = 40e9;
+  report.rates.Set(DiskRate{.device = "254:0", .bytes_per_second = 3e9});
+  report.device = "254:0";
+  return report;
+}
+
+TEST(Forecast, IsAddedToThePlanWithItsCurveAndKnee) {
+  Json json = PlanJson(Example());
+  AddForecast(ExampleReport(), json);
+  EXPECT_EQ(json["predicted_tok_per_s"], 20);
+  EXPECT_EQ(json["bound_by"], "disk");
+  EXPECT_EQ(json["knee_budget_bytes"], 200 * kMiB);
+  ASSERT_EQ(json["curve"].size(), 3);
+  EXPECT_EQ(json["curve"][0]["streamed_bytes"], 190 * kMiB);
+  EXPECT_EQ(json["machine"]["memory_gb_per_s"], 40);
+  EXPECT_EQ(json["machine"]["disk_gb_per_s"], 3);
+}
+
+TEST(Forecast, IsATableThatMarksTheKnee) {
+  const std::string table = ForecastTable(ExampleReport());
+  EXPECT_THAT(table, HasSubstr("20.0 tok/s predicted, bound by disk"));
+  EXPECT_THAT(table, HasSubstr("200.0 MiB      46.0 tok/s    10.0 MiB streamed  <- 90 %"));
+}
+
 TEST(PlanTable, NamesEachShareAndWhatIsLeft) {
   const std::string table = PlanTable(Example());
   EXPECT_THAT(table, HasSubstr("budget         100.0 MiB\n"));

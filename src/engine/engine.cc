@@ -144,9 +144,9 @@ Result<PlanReport> Engine::Forecast(const std::string& path, const EngineOptions
                                          .cache_path = source.cache_path,
                                          .remeasure = source.remeasure},
                                         *opened.kernels, pool));
-  THAW_ASSIGN(const std::string device, DeviceOf(file.path()));
+  THAW_ASSIGN(report.device, DeviceOf(file.path()));
   const ModelConfig& config = opened.description.config;
-  report.speed = ForecastSpeed(report.plan, config, opened.map, report.rates, device);
+  report.speed = ForecastSpeed(report.plan, config, opened.map, report.rates, report.device);
 
   MemoryPlanInput input = opened.plan_input;
   input.config = &config;
@@ -158,7 +158,8 @@ Result<PlanReport> Engine::Forecast(const std::string& path, const EngineOptions
     input.budget = {.base = BudgetRequest::Base::kFloor,
                     .fraction = 1.05 * static_cast<double>(step) / kSteps};
     THAW_ASSIGN(const MemoryPlan plan, MakeMemoryPlan(input));
-    const SpeedForecast speed = ForecastSpeed(plan, config, opened.map, report.rates, device);
+    const SpeedForecast speed =
+        ForecastSpeed(plan, config, opened.map, report.rates, report.device);
     report.curve.push_back({.budget_bytes = plan.budget_bytes,
                             .streamed_bytes = plan.streamed_bytes,
                             .decode_tok_per_s = speed.decode_tok_per_s});

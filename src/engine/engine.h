@@ -75,6 +75,7 @@ struct PlanReport {
   SpeedForecast speed = {};
   std::vector<BudgetPoint> curve = {};  // ascending
   MachineRates rates = {};
+  std::string device = {};  // of the model file, as the rates call it
 };
 
 class Engine {
