@@ -250,6 +250,18 @@ TEST(MruCache, LetsTheMostRecentlyVisitedGoFirst) {
   EXPECT_THAT(ResidentAfter(MruPolicy(), visits), ::testing::ElementsAre(1, 5, 7, 11));
 }
 
+TEST(LruCache, KeepsItsTilesWhenItIsGivenTheCapacityThatItHas) {
+  const TestModel model(EqualShapes(17));
+  const auto cache =
+      model.Cache({.capacity_bytes = 6 << 20, .policy = &LruPolicy(), .prefetch_ahead = 0});
+  RunPass(*cache, model);
+  const CacheStatistics before = cache->Statistics();
+  ASSERT_GT(before.resident_bytes, 0);
+  ASSERT_TRUE(cache->SetCapacity((6 << 20) + 4096));  // no huge page more
+  ASSERT_TRUE(cache->Optimize());
+  EXPECT_EQ(cache->Statistics().resident_bytes, before.resident_bytes);
+}
+
 TEST(MruCache, HitsInACycleThatIsLongerThanItsCapacity) {
   const TestModel model(EqualShapes(17));
   for (const int prefetch_ahead : {0, 1, kFar}) {
