@@ -60,7 +60,8 @@ TEST_P(Capacity, IsObeyedAtOnceAndThePlanIsReachedAtEveryStep) {
     ASSERT_TRUE(cache->SetCapacity(capacity));
     EXPECT_LE(cache->capacity_bytes(), capacity);
     EXPECT_LE(cache->Statistics().resident_bytes, capacity);
-    RunPass(*cache, model);
+    // The first pass meets reads that were under way, the second has what the plan says.
+    for (int pass = 0; pass < 2; ++pass) RunPass(*cache, model);
     const PlacementTargets planned = Planned(model, *GetParam(), capacity);
     const CacheStatistics s = cache->Statistics();
     EXPECT_EQ(s.planned_bytes, planned.resident_bytes) << step;
@@ -136,7 +137,7 @@ TEST_P(Capacity, HandlesThatAreHeldWhileItChangesDoNotKeepThePlanFromBeingReache
     }
     held.clear();
     EXPECT_LE(cache->Statistics().resident_bytes, capacity);
-    RunPass(*cache, model);
+    for (int pass = 0; pass < 2; ++pass) RunPass(*cache, model);
     const PlacementTargets planned = Planned(model, *GetParam(), capacity);
     EXPECT_EQ(cache->Statistics().planned_bytes, planned.resident_bytes) << step;
     EXPECT_EQ(cache->Statistics().slot_bytes, planned.slot_bytes) << step;
@@ -279,6 +280,7 @@ TEST(CapacityOfPlanned, OptimizeGivesThePlacesOfSkippedTilesToThoseThatAreVisite
   ASSERT_LT(placed_in(12, 24), 12);
   const int64_t places = placed_in(0, 24);
   ASSERT_TRUE(cache->Optimize());
+  visit_second_half();  // meets reads that were under way
   EXPECT_EQ(placed_in(12, 24), std::min<int64_t>(12, places));
   EXPECT_EQ(placed_in(0, 24), places);
   visit_second_half();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 #include "base/memory_region.h"
 #include "residency/cache_test_support.h"
@@ -108,12 +109,15 @@ class CacheFuzz {
     } else if (dice < 19'980) {
       BeginPass();
     } else if (dice < 19'990) {
+      plan_changed_ = true;
       ChangeCapacity();
     } else if (dice < 19'994) {
       EXPECT_TRUE(cache_->Preload(RandomMatrices(100), kKeepGoing));
     } else if (dice < 19'996) {
+      plan_changed_ = true;
       EXPECT_TRUE(cache_->Optimize());
     } else if (dice < 19'999) {
+      plan_changed_ = true;
       PinByName();
     } else {
       EXPECT_TRUE(cache_->Verify(kKeepGoing));
@@ -134,6 +138,7 @@ class CacheFuzz {
   }
 
   void VisitTile(int32_t tile) {
+    LetGoWhatOutlivedAPlan();
     const auto pinned = cache_->Pin(tile);
     ++visits_;
     ASSERT_TRUE(pinned);
@@ -141,12 +146,19 @@ class CacheFuzz {
   }
 
   void Hold() {
+    LetGoWhatOutlivedAPlan();
     if (held_.size() == kMostHeld) return;
     const int32_t tile = RandomTile();
     auto pinned = cache_->Pin(tile);
     ++visits_;
     ASSERT_TRUE(pinned);
     held_.push_back({tile, *std::move(pinned)});
+  }
+
+  // A thread that waits for memory must not hold what the plan is short of.
+  void LetGoWhatOutlivedAPlan() {
+    if (!std::exchange(plan_changed_, false)) return;
+    while (!held_.empty()) Release();
   }
 
   void Release() {
@@ -231,6 +243,7 @@ class CacheFuzz {
   const Policy* policy_ = nullptr;
   std::unique_ptr<WeightCache> cache_;
   std::vector<Held> held_;
+  bool plan_changed_ = false;  // since the last visit
   uint64_t visits_ = 0;
   int32_t next_ = 0;
   int32_t end_ = 0;
