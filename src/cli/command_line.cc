@@ -10,7 +10,9 @@
 #include "cli/argument_checks.h"
 #include "cli/residency_arguments.h"
 #include "cli/version.h"
+#include "engine/shape_model.h"
 #include "sampling/sampling_options.h"
+#include "tensor/element_type.h"
 
 namespace thaw::cli {
 namespace {
@@ -27,6 +29,7 @@ struct AllOptions {
   LogitsOptions logits;
   PerplexityOptions perplexity;
   PlanOptions plan;
+  BenchOptions bench;
   DoctorOptions doctor;
 };
 
@@ -50,6 +53,21 @@ std::optional<std::chrono::year_month_day> ParseDate(std::string_view text) {
   const std::chrono::year_month_day date{std::chrono::year(*year), std::chrono::month(*month),
                                          std::chrono::day(*day)};
   return date.ok() ? std::optional(date) : std::nullopt;
+}
+
+// N,N,...: counts of tokens; 0 stands for none.
+std::optional<std::vector<int64_t>> ParseTokenCounts(std::string_view text) {
+  // Far beyond any context, and far from overflowing where counts are multiplied.
+  constexpr int64_t kMostTokens = int64_t{1} << 24;
+  std::vector<int64_t> counts;
+  while (true) {
+    const size_t comma = text.find(',');
+    const auto count = ParseNumber<int64_t>(text.substr(0, comma));
+    if (!count || *count < 0 || *count > kMostTokens) return std::nullopt;
+    if (*count > 0) counts.push_back(*count);
+    if (comma == std::string_view::npos) return counts;
+    text.remove_prefix(comma + 1);
+  }
 }
 
 std::optional<KvType> ParseKvType(std::string_view name) {
@@ -343,6 +361,58 @@ void AddPlan(CLI::App& app, PlanOptions& options) {
   AddEngine(*command, options.model.engine, kUsualContext, "f16");
 }
 
+void AddTokenCounts(CLI::App& command, const std::string& name, std::vector<int64_t>& counts,
+                    const std::string& help) {
+  command
+      .add_option_function<std::string>(
+          name, [&counts](const std::string& text) { counts = *ParseTokenCounts(text); }, help)
+      ->check(Accepts(ParseTokenCounts, "a list of numbers of tokens such as 128,512"))
+      ->type_name("N,N");
+}
+
+void AddBench(CLI::App& app, BenchOptions& options) {
+  CLI::App* command = AddCommand(
+      app, "bench", "Measures how fast a model runs",
+      "Prints the speed of reading prompts and of decoding, and beside it what the machine's\n"
+      "memory and disk gave in the same seconds. Output is checked before its time counts. With\n"
+      "--shape, a model of a published shape is generated, with random weights.",
+      "thaw bench model.gguf --budget 450MiB --prefill 512 --decode 64,256");
+  CLI::Option_group* source = command->add_option_group("Source");
+  source->add_option("MODEL", options.model.path, "A GGUF file (the first part of a split one)")
+      ->type_name("");
+  CLI::Option* shape = source->add_option("--shape", options.shape, "Generate a model")
+                           ->check(Passes(FindShape))
+                           ->type_name("NAME");
+  source->require_option(1);
+  options.type = "Q4_0";
+  command->add_option("--type", options.type, "Of the generated weights")
+      ->check(Accepts([](std::string_view name) { return FindElementType(name); },
+                      "a type of weights, such as Q4_0"))
+      ->needs(shape)
+      ->capture_default_str()
+      ->type_name("TYPE");
+  command->add_option("--out", options.out_file, "Keep the generated model in this file")
+      ->needs(shape)
+      ->type_name("FILE");
+  AddTokenCounts(*command, "--prefill", options.speed.prefill_tokens,
+                 "Lengths of prompts; 0: none (default: 512)");
+  AddTokenCounts(*command, "--decode", options.speed.decode_tokens,
+                 "Tokens to decode; 0: none (default: 64)");
+  command->add_option("--runs", options.speed.runs, "Times that each is measured")
+      ->check(Between(1, 1000))
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_flag("--cold", options.cold, "Take the file out of the page cache first");
+  command->add_flag("--simulate", options.simulate,
+                    "Also tell what every policy would find in memory");
+  command->add_flag("--json", options.json, "Print JSON");
+  AddEngine(*command, options.model.engine, "Context length (default: what the longest run needs)",
+            "f16");
+  AddReading(*command, options.model.engine);
+  AddTrace(*command, options.report);
+  AddQuiet(*command, options.report);
+}
+
 void AddDoctor(CLI::App& app, DoctorOptions& options) {
   CLI::App* command =
       AddCommand(app, "doctor", "Tells what this machine can do, and what a model takes",
@@ -366,6 +436,7 @@ CommandOptions Chosen(const CLI::App& app, const AllOptions& all) {
   if (name == "logits") return all.logits;
   if (name == "perplexity") return all.perplexity;
   if (name == "plan") return all.plan;
+  if (name == "bench") return all.bench;
   return all.doctor;
 }
 
@@ -407,6 +478,7 @@ std::variant<CommandOptions, EarlyExit> ParseCommandLine(
   AddLogits(app, all.logits);
   AddPerplexity(app, all.perplexity);
   AddPlan(app, all.plan);
+  AddBench(app, all.bench);
   AddDoctor(app, all.doctor);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));

@@ -15,7 +15,7 @@ using testing::IsEmpty;
 using testing::StartsWith;
 
 const char* const kCommands[] = {"run",    "chat",       "inspect", "tokenize", "template",
-                                 "logits", "perplexity", "plan",    "doctor"};
+                                 "logits", "perplexity", "plan",    "bench",    "doctor"};
 
 template <typename Options>
 Options Parse(const std::vector<std::string>& arguments) {

@@ -10,6 +10,7 @@
 
 #include "engine/engine.h"
 #include "engine/generation.h"
+#include "engine/speed_benchmark.h"
 
 namespace thaw::cli {
 
@@ -98,6 +99,18 @@ struct PlanOptions {
   bool remeasure = false;  // the machine's rates, although they are known
 };
 
+struct BenchOptions {
+  ModelOptions model;      // its path is "" where a shape is given
+  std::string shape;       // "" for none
+  std::string type;        // of the shape's weights
+  std::string out_file;    // where the shape's model stays; "" for a file that goes again
+  BenchmarkOptions speed;  // with defaults for what was not given
+  bool cold = false;
+  bool simulate = false;
+  bool json = false;
+  ReportOptions report;
+};
+
 struct DoctorOptions {
   std::string path;  // "" for none
   bool json = false;
@@ -105,6 +118,6 @@ struct DoctorOptions {
 
 using CommandOptions =
     std::variant<RunOptions, ChatOptions, InspectOptions, TokenizeOptions, TemplateOptions,
-                 LogitsOptions, PerplexityOptions, PlanOptions, DoctorOptions>;
+                 LogitsOptions, PerplexityOptions, PlanOptions, BenchOptions, DoctorOptions>;
 
 }  // namespace thaw::cli

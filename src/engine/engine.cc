@@ -109,6 +109,7 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
   input.kv_type = filled.kv_type;
   input.context = filled.context;
   input.prefill_chunk = filled.prefill_chunk;
+  input.reserved_bytes = filled.reserved_bytes;
   input.budget = filled.budget;
   auto plan = MakeMemoryPlan(input);
   if (!plan) return Fail(std::move(plan).error().In(path));
@@ -207,7 +208,7 @@ Result<void> Engine::ClaimShares() {
   const std::pair<const char*, uint64_t> shares[] = {
       {"program", plan_.program_bytes}, {"growth", plan_.growth_bytes},
       {"kernel", plan_.kernel_bytes},   {"activations", plan_.scratch_bytes},
-      {"logits", plan_.logits_bytes},
+      {"logits", plan_.logits_bytes},   {"reserved", plan_.reserved_bytes},
   };
   // The floor allows for the program's size to differ from run to run.
   ledger_.SetLimit(std::max(plan_.budget_bytes, plan_.claimed_bytes()));

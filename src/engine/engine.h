@@ -45,6 +45,7 @@ struct EngineOptions {
   int64_t prefill_chunk = 0;  // tokens of one forward pass over a prompt; 0: by the budget
 
   BudgetRequest budget = {};       // of the whole process
+  uint64_t reserved_bytes = 0;     // of the budget, kept free for the caller's own use
   std::string policy = "planned";  // which weights stay: residency/policy.h
   int frequency_window = 64;       // forward passes that lfu looks back on, 1 to 64
   int prefetch_ahead = -1;         // layers; 0: none, -1: as far as memory reaches
@@ -106,6 +107,9 @@ class Engine {
   // The one weight cache: to preload, pin, verify, trace.
   WeightCache& weights() { return *cache_; }
   const WeightCache& weights() const { return *cache_; }
+
+  // The threads of the forward passes, for measuring what they can do.
+  ThreadPool& threads() { return pool_; }
 
   // As it stands now: after SetBudget the shares of the new budget.
   MemoryPlan plan() const;

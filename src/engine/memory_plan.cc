@@ -60,6 +60,7 @@ MemoryPlan FixedShares(const MemoryPlanInput& in, uint64_t budget, int64_t conte
                       kGrowthBytesPerTile * static_cast<uint64_t>(in.map->tile_count()) +
                       kGrowthBytesPerVocabularyEntry * static_cast<uint64_t>(config.n_vocab);
   plan.kv_bytes = KvCache::Bytes(config, in.kv_type, context);
+  plan.reserved_bytes = in.reserved_bytes;
   plan.scratch_bytes = WorkspaceBytes(config, {.max_batch = plan.prefill_chunk,
                                                .max_context = context,
                                                .threads = in.threads,
@@ -75,7 +76,7 @@ MemoryPlan FixedShares(const MemoryPlanInput& in, uint64_t budget, int64_t conte
 
 uint64_t SumOfShares(const MemoryPlan& plan) {
   return plan.program_bytes + plan.growth_bytes + plan.kernel_bytes + plan.kv_bytes +
-         plan.scratch_bytes + plan.logits_bytes;
+         plan.scratch_bytes + plan.logits_bytes + plan.reserved_bytes;
 }
 
 uint64_t Floor(const MemoryPlanInput& in, int64_t context) {

@@ -28,6 +28,7 @@ struct MemoryPlan {
   uint64_t kv_bytes = 0;       // of one sequence
   uint64_t scratch_bytes = 0;  // activations
   uint64_t logits_bytes = 0;
+  uint64_t reserved_bytes = 0;  // for whoever asked for them: MemoryPlanInput
   uint64_t weight_capacity_bytes = 0;  // places and slots
 
   int64_t context = 0;        // positions of a sequence
@@ -41,7 +42,7 @@ struct MemoryPlan {
 
   uint64_t claimed_bytes() const {
     return program_bytes + growth_bytes + kernel_bytes + kv_bytes + scratch_bytes + logits_bytes +
-           weight_capacity_bytes;
+           reserved_bytes + weight_capacity_bytes;
   }
 
   // Weights read for each decoded token: what is streamed, where the policy keeps a plan.
@@ -69,6 +70,7 @@ struct MemoryPlanInput {
   KvType kv_type = KvType::kF16;
   int64_t context = 0;        // 0: the model's, at most 4096, less where it does not fit
   int64_t prefill_chunk = 0;  // 0: what the budget has room for
+  uint64_t reserved_bytes = 0;  // kept free for the caller
   BudgetRequest budget = {};
 };
 

@@ -259,6 +259,27 @@ Result<double> MeasureMemoryRate(ThreadPool& pool, const MeasurementLimits& limi
   return static_cast<double>(bytes) / seconds;
 }
 
+ResidentRate MeasureResidentRate(WeightCache& weights, ThreadPool& pool, double seconds) {
+  std::vector<PinnedTile> tiles;
+  ResidentRate rate;
+  for (int32_t tile = 0; tile < weights.map().tile_count(); ++tile) {
+    std::optional<PinnedTile> pinned = weights.PinIfResident(tile);
+    if (!pinned) continue;
+    rate.bytes += pinned->data().size();
+    tiles.push_back(*std::move(pinned));
+  }
+  if (tiles.empty()) return rate;
+  std::atomic<uint64_t> sum{0};  // so that the reads are not left out
+  const double pass_seconds = MedianSeconds(seconds, [&] {
+    // A tile is some 50 us of reading.
+    pool.ParallelFor(std::ssize(tiles), 1, [&](int64_t index, int64_t, int) {
+      sum.fetch_add(SumWords(tiles[static_cast<size_t>(index)].data()), std::memory_order_relaxed);
+    });
+  });
+  rate.bytes_per_second = static_cast<double>(rate.bytes) / pass_seconds;
+  return rate;
+}
+
 double MeasureForkJoin(ThreadPool& pool, const MeasurementLimits& limits) {
   // As the loops of a forward pass are: some parts for each thread, long enough for all to come.
   constexpr int kPartsPerThread = 4;

@@ -15,6 +15,7 @@
 #include "engine/machine_rates.h"
 #include "io/file.h"
 #include "kernels/kernel_table.h"
+#include "residency/weight_cache.h"
 #include "tensor/element_type.h"
 
 namespace thaw {
@@ -42,6 +43,13 @@ struct MeasurementLimits {
 
 // Bytes a second that all threads of the pool read from memory.
 Result<double> MeasureMemoryRate(ThreadPool& pool, const MeasurementLimits& limits);
+
+// What all threads of the pool read of the weights that a cache holds; takes no memory.
+struct ResidentRate {
+  double bytes_per_second = 0;  // 0 where it holds none
+  uint64_t bytes = 0;           // of the weights; as MachineRates::buffer_bytes
+};
+ResidentRate MeasureResidentRate(WeightCache& weights, ThreadPool& pool, double seconds);
 
 // Seconds that a loop on all threads takes beyond the work in it, evenly shared: for starting it,
 // for the last part to end, and for cores that other programs hold.

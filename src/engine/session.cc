@@ -141,6 +141,19 @@ Result<GenerationResult> Session::Generate(std::span<const int32_t> prompt,
   return Generation(*this, *tokenizer, std::move(sampler), options, on_text).Run(prompt);
 }
 
+Result<std::span<const float>> Session::Feed(std::span<const int32_t> tokens,
+                                             const std::atomic<bool>* cancel) {
+  THAW_TRY(engine_.CheckTokens(tokens));
+  const int64_t left = capacity() - kv_.length();
+  if (std::cmp_greater(tokens.size(), left)) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "{} tokens do not fit: {} of the context's {} positions are left", tokens.size(),
+                left, capacity());
+  }
+  THAW_TRY(Extend(tokens, cancel));
+  return logits_;
+}
+
 Session::~Session() {
   // The memory first, then the claim to it, then what the weights make of both.
   (void)std::exchange(kv_, KvCache());

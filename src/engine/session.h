@@ -29,6 +29,13 @@ class Session {
                                     const GenerationOptions& options,
                                     FunctionRef<void(std::string_view text)> on_text);
 
+  // Computes `tokens`, taken as they are, after those that are held: the logits of the last,
+  // [n_vocab], until the session is used again. kInvalidArgument for no tokens, more than there are
+  // positions left, or ids that are not in the vocabulary; kCancelled soon after `cancel` (may be
+  // null) became true, with the chunks before it held.
+  Result<std::span<const float>> Feed(std::span<const int32_t> tokens,
+                                      const std::atomic<bool>* cancel = nullptr);
+
   // Forgets everything.
   void Reset();
 

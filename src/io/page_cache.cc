@@ -1,10 +1,13 @@
 #include "io/page_cache.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <system_error>
 #include <vector>
 
 namespace thaw {
@@ -55,6 +58,23 @@ std::optional<bool> IsCachedByMincore(int descriptor, uint64_t offset, uint64_t 
   if (!answered) return std::nullopt;
   // The lowest bit says whether the page is there; the others are reserved.
   return std::all_of(pages.begin(), pages.end(), [](unsigned char page) { return page & 1; });
+}
+
+Result<void> DropFromPageCache(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    return Fail(ErrorCode::kIo, "{}: cannot be opened: {}", path,
+                std::generic_category().message(errno));
+  }
+  // Pages that are still to be written cannot be forgotten.
+  int error_number = ::fsync(descriptor) == 0 ? 0 : errno;
+  if (error_number == 0) error_number = ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+  ::close(descriptor);
+  if (error_number != 0) {
+    return Fail(ErrorCode::kIo, "{}: cannot be taken out of the page cache: {}", path,
+                std::generic_category().message(error_number));
+  }
+  return {};
 }
 
 }  // namespace thaw

@@ -73,5 +73,17 @@ TEST_P(PageCache, MustHoldEveryPageOfTheRange) {
   EXPECT_EQ(Ask(3 * page, page + 1), false);
 }
 
+TEST_P(PageCache, ForgetsAFileByItsPath) {
+  ASSERT_EQ(Ask(0, 1 << 20), true);
+  ASSERT_TRUE(DropFromPageCache(path_));
+  EXPECT_EQ(Ask(0, 1 << 20), false);
+}
+
+TEST(DropFromPageCache, NamesAFileThatIsNotThere) {
+  const auto outcome = DropFromPageCache("/nowhere/m.gguf");
+  ASSERT_FALSE(outcome);
+  EXPECT_NE(outcome.error().message.find("/nowhere/m.gguf"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace thaw

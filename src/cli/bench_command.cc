@@ -1,0 +1,145 @@
+// thaw bench: how fast a model runs, beside what the machine can do.
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/cpu_features.h"
+#include "base/interrupt.h"
+#include "base/process.h"
+#include "base/units.h"
+#include "cli/bench_report.h"
+#include "cli/commands.h"
+#include "cli/model_loading.h"
+#include "cli/progress_bar.h"
+#include "cli/standard_output.h"
+#include "cli/statistics_report.h"
+#include "engine/policy_simulation.h"
+#include "engine/shape_model.h"
+#include "engine/speed_benchmark.h"
+#include "gguf/gguf_file.h"
+#include "io/page_cache.h"
+
+namespace thaw::cli {
+namespace {
+
+// Enough for the shares of what is found in memory to settle.
+constexpr int kSimulatedPasses = 50;
+
+// Every generated model of a shape and type is the same.
+constexpr uint64_t kWeightSeed = 1;
+
+std::string TokenCount(uint64_t count) { return fmt::format("{} tokens", count); }
+
+// A file that is removed when the object goes, or before.
+class TemporaryFile {
+ public:
+  TemporaryFile() = default;
+  ~TemporaryFile() { Remove(); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  void Adopt(std::string path) { path_ = std::move(path); }
+  void Remove() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove(std::exchange(path_, ""), ignored);
+  }
+
+ private:
+  std::string path_;
+};
+
+// A name in the folder for temporary files (TMPDIR) that nobody else has.
+Result<std::string> TemporaryPath(const BenchOptions& options) {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  if (error) {
+    return Fail(ErrorCode::kIo, "the folder for temporary files cannot be used: {}",
+                error.message());
+  }
+  const std::string name =
+      fmt::format("thaw-bench-{}-{}-{:08x}.gguf", options.shape, options.type, RandomSeed());
+  return (folder / name).string();
+}
+
+Result<void> GenerateModel(const BenchOptions& options, const std::string& path) {
+  THAW_ASSIGN(const ModelShape* shape, FindShape(options.shape));
+  const ElementType type = FindElementType(options.type)->type;
+  ProgressBar bar("generating", FormatBytes, ShowsProgress(options.report));
+  return WriteShapeModel(*shape, type, kWeightSeed, path, [&bar](uint64_t done, uint64_t total) {
+    bar.Show(done, total);
+    return !StopFlag();
+  });
+}
+
+Result<void> DropModelFromPageCache(const std::string& path) {
+  THAW_ASSIGN(const GgufFile file, GgufFile::Open(path));
+  for (int i = 0; i < file.file_count(); ++i) THAW_TRY(DropFromPageCache(file.file(i)->path()));
+  return {};
+}
+
+void DescribeEngine(const Engine& engine, BenchReport& report) {
+  const CacheStatistics cache = engine.cache_statistics();
+  report.cpu = HostCpu().name;
+  report.kernels = engine.kernels_name();
+  report.threads = engine.options().threads;
+  report.policy = cache.policy;
+  report.reader = cache.reader;
+  report.reader_note = engine.weights().reader_note();
+  report.plan = engine.plan();
+}
+
+}  // namespace
+
+Result<void> Execute(const BenchOptions& options) {
+  ModelOptions model = options.model;
+  TemporaryFile temporary;
+  if (!options.shape.empty()) {
+    model.path = options.out_file;
+    if (model.path.empty()) {
+      THAW_ASSIGN(model.path, TemporaryPath(options));
+      temporary.Adopt(model.path);
+    }
+    THAW_TRY(GenerateModel(options, model.path));
+  }
+  // What was just written is cached, too.
+  if (options.cold || !options.shape.empty()) THAW_TRY(DropModelFromPageCache(model.path));
+
+  BenchmarkOptions speed = options.speed;
+  speed.cancel = &StopFlag();
+  if (model.engine.context == 0) model.engine.context = speed.PositionsNeeded();
+  model.engine.reserved_bytes = kBenchmarkReserveBytes;
+  const auto start = std::chrono::steady_clock::now();
+  THAW_ASSIGN(LoadedModel engine, LoadEngine(model, options.report));
+  const std::chrono::duration<double> load_time = std::chrono::steady_clock::now() - start;
+  // It stays readable for who has it open, and nothing is left of it however this program ends.
+  temporary.Remove();
+
+  BenchReport report = {.model = model.path, .load_seconds = load_time.count()};
+  if (!options.shape.empty()) {
+    report.shape = options.shape;
+    report.type = options.type;
+  }
+  {
+    ProgressBar bar("measuring", TokenCount, ShowsProgress(options.report));
+    THAW_ASSIGN(report.speed, RunBenchmark(*engine, speed, [&bar](uint64_t done, uint64_t total) {
+                  bar.Show(done, total);
+                }));
+  }
+  DescribeEngine(*engine, report);
+  if (options.simulate) {
+    const MemoryPlan& plan = report.plan;
+    const uint64_t others = plan.claimed_bytes() - plan.weight_capacity_bytes;
+    // A policy takes no more of it than it has use for.
+    const uint64_t capacity = plan.budget_bytes - std::min(plan.budget_bytes, others);
+    THAW_ASSIGN(report.simulation, SimulatePolicies(engine->weights().map(), capacity,
+                                                    model.engine.pinned, kSimulatedPasses));
+  }
+  report.peak_resident_bytes = PeakResidentBytes();
+  THAW_TRY(WriteOutput(options.json ? PrettyJson(BenchJson(report)) : BenchTable(report)));
+  return engine.CloseTrace();
+}
+
+}  // namespace thaw::cli

@@ -1,0 +1,120 @@
+#include "cli/bench_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace thaw::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+// 100 MB of weights a token, 40 of them read; two runs of ten tokens in 1 s and 2 s.
+BenchReport Example() {
+  BenchReport report = {.model = "m.gguf",
+                        .cpu = "A CPU",
+                        .kernels = "avx2",
+                        .threads = 2,
+                        .policy = "planned",
+                        .reader = "io_uring",
+                        .peak_resident_bytes = 49 * kMiB};
+  report.plan.budget_bytes = 50 * kMiB;
+  report.speed = {.first_prompt_tokens = 7,
+                  .ttft_cold_seconds = 1.5,
+                  .ttft_warm_seconds = 0.25,
+                  .memory_bytes_per_second = 4e9,
+                  .memory_buffer_bytes = 60'000'000,
+                  .disk_bytes_per_second = 1e9};
+  WorkloadReport decode = {.phase = Phase::kDecode,
+                           .tokens = 10,
+                           .runs = 2,
+                           .run_seconds = {1, 2},
+                           .step_seconds = {0.1, 0.2},
+                           .hit_bytes = 1'200'000'000,
+                           .miss_bytes = 800'000'000,
+                           .stall_seconds = 0.5,
+                           .run_operations = 2'000'000'000};
+  WorkloadReport prefill = decode;
+  prefill.phase = Phase::kPrefill;
+  prefill.step_seconds.clear();
+  report.speed.workloads = {prefill, decode};
+  return report;
+}
+
+TEST(BenchJson, HasEveryKeyOfTheCommandLinesDefinition) {
+  const Json json = BenchJson(Example());
+  for (const char* key : {"memory_gb_per_s", "disk_gb_per_s", "cpu", "kernels"}) {
+    EXPECT_TRUE(json["machine"].contains(key)) << key;
+  }
+  EXPECT_EQ(json["model"]["path"], "m.gguf");
+  ASSERT_EQ(json["runs"].size(), 2);
+  for (const char* key :
+       {"what", "tokens", "threads", "budget_bytes", "tok_per_s", "bytes_per_token", "gb_per_s",
+        "share_of_memory_rate", "tops", "bytes_read_per_token", "hit_rate_bytes", "policy",
+        "reader", "peak_rss_bytes", "stall_s_per_token"}) {
+    EXPECT_TRUE(json["runs"][0].contains(key)) << key;
+  }
+}
+
+TEST(BenchJson, TellsNoRateThatWasNotMeasured) {
+  const Json json = BenchJson(Example());
+  EXPECT_FALSE(json["machine"].contains("int8_tops"));
+  EXPECT_FALSE(json["runs"][1].contains("share_of_int8_rate"));
+  EXPECT_FALSE(json.contains("simulation"));
+}
+
+TEST(BenchJson, RatesAndSharesFollowFromTheMedian) {
+  const Json decode = BenchJson(Example())["runs"][1];
+  EXPECT_EQ(decode["what"], "decode");
+  EXPECT_DOUBLE_EQ(decode["tok_per_s"]["median"], 7.5);
+  EXPECT_DOUBLE_EQ(decode["tok_per_s"]["min"], 5);
+  EXPECT_DOUBLE_EQ(decode["tok_per_s"]["max"], 10);
+  EXPECT_DOUBLE_EQ(decode["bytes_per_token"], 100e6);
+  EXPECT_DOUBLE_EQ(decode["bytes_read_per_token"], 40e6);
+  EXPECT_DOUBLE_EQ(decode["hit_rate_bytes"], 0.6);
+  EXPECT_DOUBLE_EQ(decode["stall_s_per_token"], 0.025);
+  EXPECT_DOUBLE_EQ(decode["gb_per_s"], 0.75);
+  EXPECT_DOUBLE_EQ(decode["share_of_memory_rate"], 0.75 / 4);
+  EXPECT_DOUBLE_EQ(decode["share_of_disk_rate"], 0.3);
+  EXPECT_DOUBLE_EQ(decode["tops"], 0.0015);
+  EXPECT_DOUBLE_EQ(decode["decode_ms"]["p50"], 100);
+}
+
+TEST(BenchJson, OnlyDecodeHasSteps) {
+  EXPECT_FALSE(BenchJson(Example())["runs"][0].contains("decode_ms"));
+}
+
+TEST(BenchJson, NamesTheShapeOfAGeneratedModel) {
+  BenchReport report = Example();
+  EXPECT_FALSE(BenchJson(report)["model"].contains("shape"));
+  report.shape = "tinyllama-1.1b";
+  report.type = "Q4_0";
+  EXPECT_EQ(BenchJson(report)["model"]["shape"], "tinyllama-1.1b");
+  EXPECT_EQ(BenchJson(report)["model"]["type"], "Q4_0");
+}
+
+TEST(BenchJson, APolicyThatDoesNotFitHasNoHitRate) {
+  BenchReport report = Example();
+  report.simulation = {.capacity_bytes = 5,
+                       .passes = 50,
+                       .policies = {{.policy = "lru", .hit_rate = 0.5, .hit_rate_bytes = 0.25},
+                                    {.policy = "keep-all", .fits = false}}};
+  const Json policies = BenchJson(report)["simulation"]["policies"];
+  EXPECT_EQ(policies[0]["hit_rate_bytes"], 0.25);
+  EXPECT_TRUE(policies[1]["hit_rate"].is_null());
+  EXPECT_THAT(BenchTable(report), HasSubstr("keep-all   needs more memory\n"));
+}
+
+TEST(BenchTable, HasALineForEveryRun) {
+  const std::string table = BenchTable(Example());
+  EXPECT_THAT(table, HasSubstr("memory rate   4.00 GB/s"));
+  EXPECT_THAT(table, HasSubstr("disk rate     1.00 GB/s"));
+  EXPECT_THAT(table, HasSubstr("\nprefill     10     7.50     5.00    10.00"));
+  EXPECT_THAT(table, HasSubstr("\ndecode      10     7.50     5.00    10.00   100.00   200.00"));
+  EXPECT_THAT(table, Not(HasSubstr("simulated")));
+}
+
+}  // namespace
+}  // namespace thaw::cli
