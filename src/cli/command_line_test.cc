@@ -137,6 +137,25 @@ TEST(CommandLine, LeavesHowWeightsAreHeldToTheEngine) {
   EXPECT_FALSE(engine.synchronous_prefetch || engine.preload || engine.verify);
 }
 
+TEST(CommandLine, ReadsWhatABenchmarkMeasures) {
+  const auto given =
+      Parse<BenchOptions>({"bench", "--prefill", "16,0,512", "--decode", "0", "m.gguf", "--runs",
+                           "7", "--cold", "--simulate", "--json", "--budget", "floor"});
+  EXPECT_EQ(given.model.path, "m.gguf");
+  EXPECT_THAT(given.speed.prefill_tokens, ElementsAre(16, 512));
+  EXPECT_THAT(given.speed.decode_tokens, IsEmpty());
+  EXPECT_EQ(given.speed.runs, 7);
+  EXPECT_TRUE(given.cold && given.simulate && given.json);
+  EXPECT_EQ(given.model.engine.budget.base, BudgetRequest::Base::kFloor);
+  const auto usual = Parse<BenchOptions>({"bench", "--shape", "tinyllama-1.1b", "--type", "Q8_0"});
+  EXPECT_EQ(usual.shape, "tinyllama-1.1b");
+  EXPECT_EQ(usual.type, "Q8_0");
+  EXPECT_THAT(usual.speed.prefill_tokens, ElementsAre(512));
+  EXPECT_THAT(usual.speed.decode_tokens, ElementsAre(64));
+  EXPECT_EQ(usual.speed.runs, 5);
+  EXPECT_FALSE(usual.cold || usual.simulate || usual.json);
+}
+
 TEST(CommandLine, EveryCommandThatRunsAModelTakesABudget) {
   EXPECT_EQ(Parse<RunOptions>({"run", "m", "--budget", "7"}).model.engine.budget.bytes, 7U);
   EXPECT_EQ(Parse<ChatOptions>({"chat", "m", "--budget", "7"}).model.engine.budget.bytes, 7U);
@@ -279,6 +298,15 @@ TEST(CommandLine, RefusesWhatMakesNoSense) {
       {{"run", "m.gguf", "--logit-bias", "5"}, "ID=VALUE"},
       {{"run", "m.gguf", "--logit-bias", "x=1"}, "ID=VALUE"},
       {{"inspect", "m.gguf", "--npy", "x.npy"}, "requires --tensor"},
+      {{"bench"}, "Exactly 1 option from [MODEL,--shape] is required"},
+      {{"bench", "m.gguf", "--shape", "tinyllama-1.1b"}, "[MODEL,--shape]"},
+      {{"bench", "--shape", "giraffe"}, "there is no shape"},
+      {{"bench", "m.gguf", "--type", "Q4_0"}, "requires --shape"},
+      {{"bench", "m.gguf", "--out", "o.gguf"}, "requires --shape"},
+      {{"bench", "--shape", "tinyllama-1.1b", "--type", "Q9_9"}, "Q9_9 is not a type of weights"},
+      {{"bench", "m.gguf", "--decode", "8,"}, "8, is not a list"},
+      {{"bench", "m.gguf", "--prefill", "-8"}, "-8 is not a list"},
+      {{"bench", "m.gguf", "--runs", "0"}, "--runs"},
       {{"logits", "m.gguf", "--out", "o"}, "--tokens is required"},
       {{"perplexity", "m.gguf"}, "--file is required"},
       {{"template", "t", "--context", "c", "--now", "2026-13-01"}, "YYYY-MM-DD"},

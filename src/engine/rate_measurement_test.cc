@@ -45,6 +45,29 @@ TEST(MeasureMemoryRate, GivesARateForAnyNumberOfThreads) {
   }
 }
 
+std::unique_ptr<WeightCache> CacheOfAMebibyte() {
+  auto file = std::make_shared<MemoryFile>("m.gguf", std::string(1 << 20, 'x'));
+  std::vector<WeightMatrix> matrices = {
+      {.name = "m", .type = ElementType::kF32, .rows = 256, .cols = 1024, .file = std::move(file)}};
+  return *WeightCache::Create(*TileMap::Create(std::move(matrices)), {});
+}
+
+TEST(MeasureResidentRate, ReadsWhatIsInMemoryAndNothingElse) {
+  const auto weights = CacheOfAMebibyte();
+  ThreadPool pool(2);
+  const ResidentRate none = MeasureResidentRate(*weights, pool, kBrief.seconds);
+  EXPECT_EQ(none.bytes, 0);
+  EXPECT_EQ(none.bytes_per_second, 0);
+  EXPECT_EQ(weights->Statistics().bytes_read, 0);
+  ASSERT_TRUE(weights->Preload([](uint64_t, uint64_t) { return true; }));
+  const ResidentRate all = MeasureResidentRate(*weights, pool, kBrief.seconds);
+  EXPECT_EQ(all.bytes, uint64_t{1} << 20);
+  ExpectPlausible(all.bytes_per_second);
+  const CacheStatistics after = weights->Statistics();
+  EXPECT_EQ(after.hits + after.misses, 0) << "measuring is no visit";
+  EXPECT_EQ(after.pinned_bytes, 0);
+}
+
 TEST(MeasureForkJoin, GivesATimeFarBelowASecond) {
   for (const int threads : {1, 2}) {
     ThreadPool pool(threads);

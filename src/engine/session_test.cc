@@ -233,5 +233,46 @@ TEST(Engine, ATemplateThatCannotBeParsedIsAnErrorWhenItIsAskedFor) {
   EXPECT_THAT(chat_template.error().message, HasSubstr("tokenizer.chat_template"));
 }
 
+TEST(Session, FeedGivesTheLogitsOfTheLastToken) {
+  const auto engine = LoadTiny();
+  std::vector<float> rows;
+  ASSERT_TRUE(engine->ComputeLogits(kPrompt, [&](std::span<const float> some) -> Result<void> {
+    rows.insert(rows.end(), some.begin(), some.end());
+    return {};
+  }));
+  const auto n_vocab = static_cast<size_t>(engine->config().n_vocab);
+  const auto last_row = std::span(rows).last(n_vocab);
+
+  const auto session = *engine->NewSession();
+  const auto at_once = session->Feed(kPrompt);
+  ASSERT_TRUE(at_once) << at_once.error().message;
+  EXPECT_THAT(*at_once, ElementsAreArray(last_row));
+  EXPECT_THAT(session->tokens(), ElementsAreArray(kPrompt));
+
+  session->Reset();
+  for (const int32_t token : kPrompt) {
+    const auto logits = session->Feed({&token, 1});
+    ASSERT_TRUE(logits) << logits.error().message;
+    if (session->tokens().size() == kPrompt.size()) {
+      EXPECT_THAT(*logits, ElementsAreArray(last_row));
+    }
+  }
+}
+
+TEST(Session, FeedRefusesWhatHasNoPlaceOrNoMeaning) {
+  const auto engine = LoadTiny({}, {.context = 8});
+  const auto session = *engine->NewSession();
+  ASSERT_TRUE(session->Feed(kPrompt));
+  for (const std::vector<int32_t>& tokens : {std::vector<int32_t>{}, {-1}, {1, 1, 1}}) {
+    const auto logits = session->Feed(tokens);
+    ASSERT_FALSE(logits);
+    EXPECT_EQ(logits.error().code, ErrorCode::kInvalidArgument);
+  }
+  EXPECT_THAT(session->Feed(std::vector<int32_t>{1, 1, 1}).error().message,
+              HasSubstr("2 of the context's 8 positions are left"));
+  EXPECT_THAT(session->tokens(), ElementsAreArray(kPrompt));
+  EXPECT_TRUE(session->Feed(std::vector<int32_t>{1, 1}));
+}
+
 }  // namespace
 }  // namespace thaw
