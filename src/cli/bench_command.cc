@@ -1,6 +1,5 @@
 // thaw bench: how fast a model runs, beside what the machine can do.
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -91,54 +90,101 @@ void DescribeEngine(const Engine& engine, BenchReport& report) {
   report.plan = engine.plan();
 }
 
+// All counted runs together, as the statistics of one answer after one prompt.
+GenerationStatistics Summarize(const BenchmarkReport& speed) {
+  GenerationStatistics all;
+  all.ttft_seconds = speed.ttft_cold_seconds;
+  for (const WorkloadReport& workload : speed.workloads) {
+    const int64_t tokens = workload.tokens * workload.runs;
+    if (workload.phase == Phase::kPrefill) {
+      all.prompt_tokens += tokens;
+      for (const double seconds : workload.run_seconds) all.prompt_seconds += seconds;
+    } else {
+      all.decode_tokens += tokens;
+      all.step_seconds.insert(all.step_seconds.end(), workload.step_seconds.begin(),
+                              workload.step_seconds.end());
+      all.decode_bytes_read += workload.miss_bytes;
+    }
+  }
+  return all;
+}
+
+// What --stats, --stats-json and --profile ask for; nothing else.
+Result<void> PublishStatistics(const LoadedModel& model, RunReport statistics,
+                               ReportOptions options) {
+  statistics.model = model->path();
+  statistics.load_seconds = model.load_seconds();
+  DescribeEngine(*model, statistics);
+  options.quiet = true;
+  return PublishReport(statistics, options);
+}
+
+// The file to measure, generated where that was asked for, and out of the page cache where it must
+// be. `temporary` removes it where it is not to be kept.
+Result<std::string> PrepareModel(const BenchOptions& options, TemporaryFile& temporary) {
+  const bool generate = !options.shape.empty();
+  std::string path = generate ? options.out_file : options.model.path;
+  if (path.empty()) {
+    THAW_ASSIGN(path, TemporaryPath(options));
+    temporary.Adopt(path);
+  }
+  if (generate) THAW_TRY(GenerateModel(options, path));
+  // What was just written is cached, too.
+  if (options.cold || generate) THAW_TRY(DropModelFromPageCache(path));
+  return path;
+}
+
+// Leaves the statistics of the same work in `statistics`.
+Result<BenchmarkReport> Measure(Engine& engine, const BenchOptions& options,
+                                RunReport& statistics) {
+  // The measuring of the machine is part of the rest.
+  ProfileRecorder recorder(engine, statistics.profile);
+  BenchmarkOptions speed = options.speed;
+  speed.cancel = &StopFlag();
+  ProgressBar bar("measuring", TokenCount, ShowsProgress(options.report));
+  THAW_ASSIGN(BenchmarkReport report,
+              RunBenchmark(engine, speed,
+                           [&bar](uint64_t done, uint64_t total) { bar.Show(done, total); }));
+  statistics.generation = Summarize(report);
+  recorder.EndAnswer(statistics.generation);
+  return report;
+}
+
+Result<PolicySimulation> Simulate(const Engine& engine) {
+  const MemoryPlan plan = engine.plan();
+  const uint64_t others = plan.claimed_bytes() - plan.weight_capacity_bytes;
+  // A policy takes no more of it than it has use for.
+  const uint64_t capacity = plan.budget_bytes - std::min(plan.budget_bytes, others);
+  return SimulatePolicies(engine.weights().map(), capacity, engine.options().pinned,
+                          kSimulatedPasses);
+}
+
 }  // namespace
 
 Result<void> Execute(const BenchOptions& options) {
   ModelOptions model = options.model;
   TemporaryFile temporary;
-  if (!options.shape.empty()) {
-    model.path = options.out_file;
-    if (model.path.empty()) {
-      THAW_ASSIGN(model.path, TemporaryPath(options));
-      temporary.Adopt(model.path);
-    }
-    THAW_TRY(GenerateModel(options, model.path));
-  }
-  // What was just written is cached, too.
-  if (options.cold || !options.shape.empty()) THAW_TRY(DropModelFromPageCache(model.path));
-
-  BenchmarkOptions speed = options.speed;
-  speed.cancel = &StopFlag();
-  if (model.engine.context == 0) model.engine.context = speed.PositionsNeeded();
+  THAW_ASSIGN(model.path, PrepareModel(options, temporary));
+  if (model.engine.context == 0) model.engine.context = options.speed.PositionsNeeded();
   model.engine.reserved_bytes = kBenchmarkReserveBytes;
-  const auto start = std::chrono::steady_clock::now();
   THAW_ASSIGN(LoadedModel engine, LoadEngine(model, options.report));
-  const std::chrono::duration<double> load_time = std::chrono::steady_clock::now() - start;
   // It stays readable for who has it open, and nothing is left of it however this program ends.
   temporary.Remove();
 
-  BenchReport report = {.model = model.path, .load_seconds = load_time.count()};
+  BenchReport report = {.model = model.path, .load_seconds = engine.load_seconds()};
   if (!options.shape.empty()) {
     report.shape = options.shape;
     report.type = options.type;
   }
-  {
-    ProgressBar bar("measuring", TokenCount, ShowsProgress(options.report));
-    THAW_ASSIGN(report.speed, RunBenchmark(*engine, speed, [&bar](uint64_t done, uint64_t total) {
-                  bar.Show(done, total);
-                }));
+  RunReport statistics;
+  THAW_ASSIGN(report.speed, Measure(*engine, options, statistics));
+  if (options.simulate) {
+    THAW_ASSIGN(report.simulation, Simulate(*engine));
   }
   DescribeEngine(*engine, report);
-  if (options.simulate) {
-    const MemoryPlan& plan = report.plan;
-    const uint64_t others = plan.claimed_bytes() - plan.weight_capacity_bytes;
-    // A policy takes no more of it than it has use for.
-    const uint64_t capacity = plan.budget_bytes - std::min(plan.budget_bytes, others);
-    THAW_ASSIGN(report.simulation, SimulatePolicies(engine->weights().map(), capacity,
-                                                    model.engine.pinned, kSimulatedPasses));
-  }
   report.peak_resident_bytes = PeakResidentBytes();
   THAW_TRY(WriteOutput(options.json ? PrettyJson(BenchJson(report)) : BenchTable(report)));
+  THAW_TRY(PublishStatistics(engine, std::move(statistics), options.report));
   return engine.CloseTrace();
 }
 

@@ -409,8 +409,7 @@ void AddBench(CLI::App& app, BenchOptions& options) {
   AddEngine(*command, options.model.engine, "Context length (default: what the longest run needs)",
             "f16");
   AddReading(*command, options.model.engine);
-  AddTrace(*command, options.report);
-  AddQuiet(*command, options.report);
+  AddReport(*command, options.report);
 }
 
 void AddDoctor(CLI::App& app, DoctorOptions& options) {

@@ -1,0 +1,111 @@
+"""thaw bench: what it says of a run agrees with the plan and with what is seen from outside. How
+fast anything was is no matter of a test."""
+import json
+import signal
+import time
+
+import pytest
+
+from program import finish, status_bytes
+
+RUNS = 2
+
+
+def brief(prefill=16, decode=8):
+    return ("--prefill", prefill, "--decode", decode, "--runs", RUNS)
+
+
+def bench(thaw, model, *options, **lengths):
+    return json.loads(thaw.results("bench", model, "--json", *brief(**lengths), *options))
+
+
+def test_every_run_is_told_with_its_rates_and_the_machines(thaw, model):
+    report = bench(thaw, model, "-t", "2", "--kernels", "portable")
+    machine = report["machine"]
+    assert machine["memory_gb_per_s"] > 0 and machine["disk_gb_per_s"] > 0
+    assert machine["kernels"] == "portable" and machine["cpu"]
+    assert machine["memory_buffer_bytes"] == report["model"]["weight_bytes"]
+    assert report["ttft_cold_s"] > 0 and report["ttft_warm_s"] > 0
+    assert [(r["what"], r["tokens"]) for r in report["runs"]] == [("prefill", 16), ("decode", 8)]
+    for run in report["runs"]:
+        rate = run["tok_per_s"]
+        assert 0 < rate["min"] <= rate["median"] <= rate["max"]
+        assert run["gb_per_s"] == pytest.approx(run["bytes_per_token"] * rate["median"] / 1e9)
+        assert run["share_of_memory_rate"] == pytest.approx(
+            run["gb_per_s"] / machine["memory_gb_per_s"])
+        assert run["threads"] == 2 and run["policy"] == "planned"
+        assert run["bytes_read_per_token"] == 0 and run["hit_rate_bytes"] == 1
+    decode = report["runs"][1]
+    assert decode["bytes_per_token"] == report["model"]["weight_bytes"]
+    assert 0 < decode["decode_ms"]["p50"] <= decode["decode_ms"]["p99"]
+
+
+@pytest.mark.parametrize("budget", ["floor", "floor+40MiB"])
+def test_the_budget_holds_for_the_measuring_too(thaw, model, budget):
+    report = bench(thaw, model, "--budget", budget, "--cold")
+    decode = report["runs"][1]
+    assert report["peak_rss_bytes"] <= decode["budget_bytes"]
+    assert decode["bytes_read_per_token"] == report["model"]["streamed_bytes"] > 0
+    assert report["machine"]["memory_gb_per_s"] > 0
+
+
+def test_the_budget_is_kept_as_seen_from_outside(thaw, model):
+    process = thaw.start("bench", model, *brief(), "--budget", "floor", "--simulate", "--json")
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, status_bytes(process.pid, "VmHWM"))
+        time.sleep(0.002)
+    outcome = finish(process)
+    assert outcome.status == 0, outcome
+    assert 0 < peak <= json.loads(outcome.out)["runs"][0]["budget_bytes"]
+
+
+def test_the_context_is_what_the_longest_run_needs(thaw, model):
+    assert bench(thaw, model)["model"]["context"] == 16
+    assert bench(thaw, model, "-c", "64")["model"]["context"] == 64
+    outcome = thaw.run("bench", model, *brief(), "-c", "10")
+    assert outcome.status == 1 and "-c" in outcome.err
+
+
+def test_zero_leaves_a_kind_of_run_out(thaw, model):
+    assert [run["what"] for run in bench(thaw, model, prefill=0)["runs"]] == ["decode"]
+    report = bench(thaw, model, prefill=0, decode=0)
+    assert report["runs"] == [] and report["machine"]["disk_gb_per_s"] > 0
+
+
+def test_the_simulation_shows_why_planned_exists(thaw, model):
+    simulation = bench(thaw, model, "--simulate", "--budget", "floor+50%")["simulation"]
+    best = simulation["best_possible_hit_rate_bytes"]
+    policies = {policy["policy"]: policy for policy in simulation["policies"]}
+    assert simulation["passes"] == 50 and 0.3 < best < 0.7
+    assert policies["planned"]["hit_rate_bytes"] == pytest.approx(best)
+    assert policies["lru"]["hit_rate_bytes"] == policies["off"]["hit_rate_bytes"] == 0
+    assert 0 < policies["mru"]["hit_rate_bytes"] <= best
+    assert not policies["keep-all"]["fits"] and policies["keep-all"]["hit_rate"] is None
+
+
+def test_people_get_a_table(thaw, model):
+    outcome = thaw.run("bench", model, *brief(), "--simulate")
+    assert outcome.status == 0 and outcome.err == ""
+    for word in ["memory rate", "disk rate", "first token", "prefill ", "decode ", "simulated",
+                 "lru"]:
+        assert word in outcome.out
+
+
+def test_statistics_are_those_of_the_runs(thaw, model, tmp_path):
+    path = tmp_path / "stats.json"
+    bench(thaw, model, "--stats-json", path)
+    report = json.loads(path.read_text())
+    assert report["prompt_tokens"] == RUNS * 16 and report["decode_tokens"] == RUNS * 8
+    assert report["cache"]["miss_bytes"] == report["cache"]["weight_bytes"], "the load is a pass"
+
+
+def test_a_generated_model_that_is_not_kept_leaves_nothing_behind(thaw, tmp_path):
+    process = thaw.start("bench", "--shape", "tinyllama-1.1b", "--type", "Q4_0",
+                         env={"TMPDIR": str(tmp_path)})
+    while not any(tmp_path.iterdir()) and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    outcome = finish(process)
+    assert outcome.status == 130, outcome
+    assert not any(tmp_path.iterdir())
