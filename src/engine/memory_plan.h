@@ -28,7 +28,7 @@ struct MemoryPlan {
   uint64_t kv_bytes = 0;       // of one sequence
   uint64_t scratch_bytes = 0;  // activations
   uint64_t logits_bytes = 0;
-  uint64_t reserved_bytes = 0;  // for whoever asked for them: MemoryPlanInput
+  uint64_t reserved_bytes = 0;         // for whoever asked for them: MemoryPlanInput
   uint64_t weight_capacity_bytes = 0;  // places and slots
 
   int64_t context = 0;        // positions of a sequence
@@ -68,8 +68,8 @@ struct MemoryPlanInput {
   int threads = 1;
   int64_t embedding_row_bytes = 0;
   KvType kv_type = KvType::kF16;
-  int64_t context = 0;        // 0: the model's, at most 4096, less where it does not fit
-  int64_t prefill_chunk = 0;  // 0: what the budget has room for
+  int64_t context = 0;          // 0: the model's, at most 4096, less where it does not fit
+  int64_t prefill_chunk = 0;    // 0: what the budget has room for
   uint64_t reserved_bytes = 0;  // kept free for the caller
   BudgetRequest budget = {};
 };

@@ -1,8 +1,7 @@
-// The weight cache: the one owner of every weight byte, and the one way to reach it.
+// The weight cache: the one owner of every weight byte, and the one way to reach it, by Pin().
 //
-// There is one instance per process, shared by all that reads weights; it is created at load and
-// never copied or cleared. Weights are reached tile by tile through Pin(), which hands out a view.
-// It never holds more than its capacity, which can be changed at any time.
+// One instance per process, shared by all that reads weights. It never holds more than its
+// capacity, which can be changed at any time.
 //
 //            +------------------- read failed ----------------------+
 //            v                                                      |
@@ -11,23 +10,17 @@
 //      |                                                                     v   v (Pin)
 //      +----(last pin gone: slot let go, place taken away; or evicted)---- resident
 //
-// `loading` belongs to the thread that reads; others wait for it (one read, many waiters). `fresh`
-// is resident and read for a visit that has not come: it gives way only to tiles that are needed
-// sooner. What is pinned stays where it is. Which tiles have memory of their own and which share
-// slots is the policy's to say (residency/policy.h). No lock is held across a read.
+// `loading` belongs to the thread that reads; others wait for it. `fresh` is resident, read for a
+// visit to come: it gives way only to what is needed sooner. Which tiles have a place of their own
+// and which share slots is the policy's to say (residency/policy.h). Both are extents of one range
+// of addresses; lowering the capacity gives memory back from its end.
 //
-// Memory: one range of addresses. Places and slots are extents of it, laid out from its beginning
-// in the order of their worth; lowering the capacity gives memory back from its end, in units of
-// huge pages. Where extents of unequal sizes leave holes, what is unpinned moves together.
+// Threads: everything is thread safe; no lock is held across a read. Reader threads read ahead of
+// the pass that BeginPass announced; Pin reads by itself what nobody reads.
 //
-// Threads: everything is thread safe. Reader threads read ahead of the pass that BeginPass
-// announced; Pin waits for them, or reads by itself what nobody reads. A pass that breaks off
-// leaves nothing behind but tiles read in vain.
-//
-// Costs: a hit of a tile with a place is two atomic operations on the tile's own cache line, and
-// three relaxed counters; a visit of a tile in a slot takes the lock once more. What this is bad
-// at: changing the capacity looks at every tile; slots are as large as the largest tile, so small
-// tiles waste part of them; and one lock serves all misses, which at one per 512 KiB read is idle.
+// Costs: a hit of a tile with a place is two atomic operations on the tile's own cache line and
+// three relaxed counters; a visit of a tile in a slot takes the lock once more. Bad at: changing
+// the capacity looks at every tile; small tiles waste part of a slot; one lock serves all misses.
 #pragma once
 
 #include <atomic>
