@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -26,9 +27,17 @@ class LineReader {
   // far is kept for the next call (a terminal discards it).
   Result<std::optional<std::string>> Next();
 
+  // Whether all of a line that begins with `prefix` has come and is the one that Next() gives.
+  // Never waits; a failure is left for Next() to tell.
+  bool HasLine(std::string_view prefix);
+
  private:
+  // Appends what one read gives, 0 bytes at the end. kIo.
+  Result<void> ReadMore();
+
   int descriptor_ = 0;
-  std::string held_;  // read, not yet returned
+  std::string held_;    // read, not yet returned
+  bool ended_ = false;  // a terminal tells its end but once
 };
 
 }  // namespace thaw

@@ -58,6 +58,25 @@ TEST(LineReader, GivesLinesLongerThanOneRead) {
   EXPECT_EQ(*reader.Next(), "end");
 }
 
+TEST(LineReader, SaysWhetherALineHasComeWithoutWaitingOrTakingIt) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  LineReader reader(ends[0]);
+  EXPECT_FALSE(reader.HasLine(""));
+  ASSERT_EQ(::write(ends[1], "/bud", 4), 4);
+  EXPECT_FALSE(reader.HasLine("/budget"));
+  ASSERT_EQ(::write(ends[1], "get\nHello", 9), 9);
+  EXPECT_TRUE(reader.HasLine("/budget"));
+  EXPECT_FALSE(reader.HasLine("Hello"));
+  EXPECT_EQ(*reader.Next(), "/budget");
+  EXPECT_FALSE(reader.HasLine("Hello"));
+  ::close(ends[1]);
+  EXPECT_FALSE(reader.HasLine("Hello"));
+  EXPECT_EQ(*reader.Next(), "Hello");
+  EXPECT_EQ(*reader.Next(), std::nullopt);
+  ::close(ends[0]);
+}
+
 TEST(LineReader, EndsItsWaitAtASignalThatCameBeforeIt) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);

@@ -22,11 +22,13 @@
 namespace thaw::cli {
 namespace {
 
+constexpr std::string_view kBudget = "/budget";
+
 constexpr std::string_view kHelp =
     "/reset        forget the conversation\n"
     "/stats        what the conversation has cost, and how the weights were read\n"
     "/budget       where the memory goes\n"
-    "/budget SIZE  change how much memory may be used\n"
+    "/budget SIZE  change how much memory may be used, also while an answer is written\n"
     "/help         this list\n"
     "Ctrl+C stops an answer, Ctrl+D ends.\n";
 
@@ -46,10 +48,9 @@ class Conversation {
   // Until the input ends.
   Result<void> Run() {
     if (is_interactive_ && !options_.report.quiet) WriteError("/help lists the commands.\n");
-    LineReader input;
     for (;;) {
       if (is_interactive_) WriteError("> ");
-      auto line = input.Next();
+      auto line = input_.Next();
       if (!line) {
         THAW_TRY(GoOnAfterInterrupt(line.error()));
         continue;
@@ -89,8 +90,8 @@ class Conversation {
     if (!line.starts_with('/')) return Answer(line);
     const std::string_view command =
         std::string_view(line).substr(0, line.find_last_not_of(" \t\r") + 1);
-    if (command == "/budget" || command.starts_with("/budget ")) {
-      ShowOrChangeBudget(command.substr(std::string_view("/budget").size()));
+    if (command == kBudget || command.starts_with("/budget ")) {
+      ShowOrChangeBudget(command.substr(kBudget.size()));
     } else if (command == "/reset") {
       StartAnew();
       WriteError("The conversation starts anew.\n");
@@ -101,6 +102,11 @@ class Conversation {
       WriteError(kHelp);
     }
     return {};
+  }
+
+  // A budget need not wait for the end of the answer, whose text it does not change.
+  void HandleBudgetNow() {
+    if (const auto line = input_.Next(); line && *line) static_cast<void>(Handle(**line));
   }
 
   // A budget that is refused is no reason to end a conversation.
@@ -133,8 +139,10 @@ class Conversation {
     ProfileRecorder recorder(engine_, report_.profile);
     GenerationOptions generation = Generation();
     generation.on_prompt_done = [&recorder] { recorder.EndPrompt(); };
-    const auto result =
-        session_->Generate(prompt, generation, [&](std::string_view text) { stream.Push(text); });
+    const auto result = session_->Generate(prompt, generation, [&](std::string_view text) {
+      stream.Push(text);
+      if (input_.HasLine(kBudget)) HandleBudgetNow();
+    });
     THAW_TRY(stream.Finish());
     if (!result) return Fail(result.error());
     messages_.push_back(Message("assistant", result->text));
@@ -168,6 +176,7 @@ class Conversation {
   const std::unique_ptr<Session> session_;
   const ChatOptions& options_;
   const bool is_interactive_;
+  LineReader input_;
   Json messages_;
   uint64_t answer_count_ = 0;
   RunReport report_;

@@ -49,15 +49,19 @@ TEST(DescribeModel, FindsEveryRole) {
   EXPECT_THAT(layer.ffn_norm, SizeIs(32));
 }
 
+const WeightMatrix& EmbeddingOf(const ModelDescription& model) {
+  return model.matrices[static_cast<size_t>(model.weights.embedding)];
+}
+
 TEST(DescribeModel, WithoutAnOutputMatrixTheEmbeddingServes) {
   const auto tied = Describe({});
   EXPECT_EQ(tied->weights.output.matrix, tied->weights.embedding);
-  EXPECT_FALSE(tied->matrices[0].row_lookup_only);
+  EXPECT_FALSE(EmbeddingOf(*tied).row_lookup_only);
   const auto untied = Describe(Edited([](auto& tensors) {
     tensors.push_back({"output.weight", {32, TinyModel::kVocabulary}});
   }));
   EXPECT_NE(untied->weights.output.matrix, untied->weights.embedding);
-  EXPECT_TRUE(untied->matrices[0].row_lookup_only);
+  EXPECT_TRUE(EmbeddingOf(*untied).row_lookup_only);
 }
 
 TEST(DescribeModel, TakesOptionalBiases) {

@@ -280,10 +280,12 @@ TEST(CapacityOfPlanned, OptimizeGivesThePlacesOfSkippedTilesToThoseThatAreVisite
   ASSERT_LT(placed_in(12, 24), 12);
   const int64_t places = placed_in(0, 24);
   ASSERT_TRUE(cache->Optimize());
-  visit_second_half();  // meets reads that were under way
-  EXPECT_EQ(placed_in(12, 24), std::min<int64_t>(12, places));
-  EXPECT_EQ(placed_in(0, 24), places);
+  // A read that was under way keeps its memory until it ends, which may take longer than a pass.
+  const auto wanted = std::min<int64_t>(12, places);
+  for (int pass = 0; pass < 10'000 && placed_in(12, 24) < wanted; ++pass) visit_second_half();
   visit_second_half();
+  EXPECT_EQ(placed_in(12, 24), wanted);
+  EXPECT_EQ(placed_in(0, 24), places);
   const CountedSince since(*cache);
   visit_second_half();
   EXPECT_EQ(since.misses(), static_cast<uint64_t>(12 - placed_in(12, 24)));

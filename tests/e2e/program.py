@@ -77,6 +77,20 @@ def status_bytes(pid, field):
     return 0
 
 
+def io_count(pid, field):
+    """A count of /proc/PID/io, such as read_bytes: bytes that came from the disk."""
+    with open(f"/proc/{pid}/io", encoding="ascii") as counts:
+        return next(int(line.split()[1]) for line in counts if line.startswith(field + ":"))
+
+
+def drop_from_page_cache(path):
+    """Makes the next reads of a file come from the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+
+
 class Terminal:
     """The program with a terminal as its standard streams, as a person has it."""
 

@@ -1,11 +1,15 @@
 """Budgets: every one gives the same text and is kept, and every option of the weight cache does
 what it says. What an option does is seen in the figures and the trace, never in timings."""
 import json
+import os
 import re
+import signal
+import time
 
 import pytest
 
-from program import Terminal, finish, read_until, status_bytes
+from program import (Terminal, drop_from_page_cache, finish, io_count, read_until,
+                     status_bytes)
 
 FRUITS = "List three fruits."
 MIB = 1 << 20
@@ -148,9 +152,11 @@ def test_lfu_looks_back_over_its_window(answer):
         same, report = answer("--budget", "floor+168MiB", "--prefill-chunk", "1", *options)
         assert same == text
         return report["cache"]["hits"]
-    of_last_pass = hits("--policy", "lfu", "--frequency-window", "1")
-    assert hits("--policy", "lfu") > of_last_pass
-    assert of_last_pass == hits("--policy", "lru"), "all were visited equally often in one pass"
+    by_age = hits("--policy", "lru")
+    gain = hits("--policy", "lfu") - by_age
+    assert gain > 0.01 * by_age
+    # In one pass all are visited equally often. Which slots are free at which moment moves a few.
+    assert abs(hits("--policy", "lfu", "--frequency-window", "1") - by_age) < 0.1 * gain
 
 
 def test_off_reads_everything_for_every_token(answer):
@@ -227,11 +233,50 @@ def test_verify_preloads_and_reads_it_once_more(thaw, model, answer):
         process = thaw.start("chat", model, "-n", "1", option)
         process.stdin.write(b"Hi\n")
         read_until(process.stdout, b"\n")
-        with open(f"/proc/{process.pid}/io", encoding="ascii") as counts:
-            count = int(counts.readline().split()[1])
+        count = io_count(process.pid, "rchar")
         assert finish(process).status == 0
         return count
     assert bytes_read("--verify") >= bytes_read("--preload") + report["cache"]["weight_bytes"]
+
+
+def test_the_kernel_counts_the_same_bytes(thaw, model, tmp_path):
+    if not json.loads(thaw.results("doctor", model, "--json"))["model"]["direct_io"]:
+        pytest.skip("SKIP: the model lies on a file system without direct reads")
+    stats = tmp_path / "stats.json"
+
+    def read_from_disk(tokens):
+        drop_from_page_cache(model)
+        process = thaw.start("chat", model, "--budget", "floor+20MiB", "--temp", "0", "-n", tokens,
+                             "--stats-json", stats)
+        process.stdin.write(FRUITS.encode() + b"\n")
+        read_until(process.stdout, b"\n")
+        # Chat reads ahead for the answer that may follow: wait until the count stands still.
+        count, before = io_count(process.pid, "read_bytes"), -1
+        while count != before:
+            time.sleep(0.1)
+            count, before = io_count(process.pid, "read_bytes"), count
+        assert finish(process).status == 0
+        report = json.loads(stats.read_text())
+        assert report["decode_tokens"] == tokens
+        return count, report["cache"]["bytes_read_per_token"]
+    many, bytes_per_token = read_from_disk(19)
+    few, _ = read_from_disk(3)
+    # Direct reads begin and end at multiples of the device's blocks.
+    assert bytes_per_token <= (many - few) / 16 <= 1.02 * bytes_per_token
+
+
+def test_a_process_may_be_killed_at_any_moment(thaw, model, tmp_path):
+    copy = tmp_path / "model.gguf"
+    copy.symlink_to(model)
+    answer = ("run", copy, "-p", FRUITS, "--temp", "0", "-n", "8", "--budget", "floor+20MiB")
+    text = thaw.results(*answer)
+    for seconds in [0.002, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4]:
+        process = thaw.start(*answer)
+        time.sleep(seconds)
+        process.kill()
+        assert finish(process).status in (-signal.SIGKILL, 0)
+    assert list(tmp_path.iterdir()) == [copy], "nothing is left behind"
+    assert thaw.results(*answer) == text
 
 
 @pytest.mark.parametrize("threads", [1, 5])
@@ -359,6 +404,30 @@ def test_a_conversation_changes_its_budget(thaw, model, tmp_path):
     report = json.loads(stats.read_text())
     assert report["budget_bytes"] == 1 << 30
     assert report["cache"]["resident_bytes"] == report["cache"]["weight_bytes"]
+
+
+def test_the_budget_changes_while_an_answer_is_written(thaw, model):
+    options = ("chat", model, "--temp", "0", "-n", "400")
+    question = "Tell me about the sea.\n"
+    text = thaw.results(*options, stdin=question)
+    floor = plan(thaw, model)["floor_bytes"]
+    process = thaw.start(*options)
+
+    def tell(command):
+        process.stdin.write(command.encode() + b"\n")
+        return read_until(process.stderr, b"\n").decode()
+
+    process.stdin.write(question.encode())
+    begun = os.read(process.stdout.fileno(), 1)
+    assert "streamed for every token" in tell(f"/budget {floor + 10 * MIB}")
+    assert status_bytes(process.pid, "VmRSS") <= floor + 10 * MIB
+    assert "streamed" not in tell("/budget 1GiB")
+    assert "too small" in tell("/budget 1MiB")
+    begun += os.read(process.stdout.fileno(), 1 << 16)
+    assert len(begun) < len(text.encode()), "the answer is still being written"
+    outcome = finish(process)
+    assert outcome.status == 0
+    assert begun.decode() + outcome.out == text
 
 
 def test_a_person_changes_the_budget_between_answers(thaw, model):
