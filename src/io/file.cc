@@ -24,10 +24,8 @@ constexpr uint32_t kUsualBlockBytes = 4096;
 // answered by not reading it directly, so that buffers stay within bounds.
 constexpr uint32_t kMostBlockBytes = 64 << 10;
 
-// Below this, what is read is a row of an embedding (32 KiB where 8192 floats are one), and
-// reading ahead would fetch 128 KiB for each. From here on it is a window of metadata or a tile,
-// which without reading ahead come at a third of the rate and leave single pages in the cache, from
-// which later reads copy at a third of the rate too.
+// Where tiles must come through the page cache, they come at a third of the rate unless they are
+// read ahead; below this, what is read is a row of an embedding (32 KiB where 8192 floats are one).
 constexpr size_t kReadAheadBytes = 64 << 10;
 
 std::string SystemMessage(int error_number) {
@@ -65,13 +63,14 @@ std::optional<File::DirectAccess> OpenDirect(int descriptor) {
   return File::DirectAccess{direct, alignment};
 }
 
-// Through what reads of less than kReadAheadBytes go, so that nothing is read ahead of them; the
-// descriptor itself where the system gives no second one.
-int OpenForRows(int descriptor) {
-  const int rows = Reopen(descriptor, 0);
-  if (rows < 0) return descriptor;
-  ::posix_fadvise(rows, 0, 0, POSIX_FADV_RANDOM);
-  return rows;
+// For reads that fetch what they ask for and no more. Reading ahead takes up to 8 MiB on some
+// machines, and marks pages whose later reading fetches as much again. The descriptor itself where
+// the system gives no second one.
+int OpenExact(int descriptor) {
+  const int exact = Reopen(descriptor, 0);
+  if (exact < 0) return descriptor;
+  ::posix_fadvise(exact, 0, 0, POSIX_FADV_RANDOM);
+  return exact;
 }
 
 // The system tells the owner of a file, and those who may write it, what of it is cached. To others
@@ -86,14 +85,14 @@ class PosixFile final : public File {
   PosixFile(std::string path, int descriptor, const struct stat& status)
       : path_(std::move(path)),
         descriptor_(descriptor),
-        row_descriptor_(OpenForRows(descriptor)),
+        exact_descriptor_(OpenExact(descriptor)),
         direct_(OpenDirect(descriptor)),
         size_(static_cast<uint64_t>(status.st_size)),
         changed_at_(status.st_mtim),
         may_ask_for_cached_(MayAskForCached(path_, status)) {}
   ~PosixFile() override {
     if (direct_) ::close(direct_->descriptor);
-    if (row_descriptor_ != descriptor_) ::close(row_descriptor_);
+    if (exact_descriptor_ != descriptor_) ::close(exact_descriptor_);
     ::close(descriptor_);
   }
   PosixFile(const PosixFile&) = delete;
@@ -105,7 +104,8 @@ class PosixFile final : public File {
 
   Result<size_t> ReadSomeAt(uint64_t offset, std::span<std::byte> out) const override {
     if (offset > static_cast<uint64_t>(std::numeric_limits<off_t>::max())) return 0;
-    const int descriptor = out.size() < kReadAheadBytes ? row_descriptor_ : descriptor_;
+    const bool is_read_ahead = !direct_ && out.size() >= kReadAheadBytes;
+    const int descriptor = is_read_ahead ? descriptor_ : exact_descriptor_;
     while (true) {
       const ssize_t got = ::pread(descriptor, out.data(), out.size(), static_cast<off_t>(offset));
       if (got >= 0) return static_cast<size_t>(got);
@@ -147,7 +147,7 @@ class PosixFile final : public File {
  private:
   std::string path_;
   int descriptor_;
-  int row_descriptor_;  // may be descriptor_
+  int exact_descriptor_;  // may be descriptor_
   std::optional<DirectAccess> direct_;
   uint64_t size_;
   timespec changed_at_;

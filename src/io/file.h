@@ -5,10 +5,11 @@
 // read that ends early. Objects are shared (std::shared_ptr<const File>) by whoever keeps offsets
 // into them.
 //
-// ReadSomeAt goes through the page cache of the system; for less than 64 KiB nothing is read ahead.
-// Whoever reads megabytes goes through io/read_queue.h, which uses the other ways to the same bytes
-// that a File may know of: past the cache (direct), or from the cache alone (IsCached). A file
-// takes up to three descriptors.
+// ReadSomeAt goes through the page cache of the system, which reads nothing ahead for it: that
+// would fetch megabytes that nobody asked for, beside the budget. Only where a file has no direct
+// reads, those of 64 KiB and more are read ahead. Whoever reads megabytes goes through
+// io/read_queue.h, which uses the other ways to the same bytes that a File may know of: past the
+// cache (direct), or from the cache alone (IsCached). A file takes up to three descriptors.
 //
 // MemoryFile (io/memory_file.h) stands in for a file in tests and fuzzers, FaultyFile
 // (io/faulty_file.h) puts the failures of disks into any other File.
