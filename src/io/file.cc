@@ -45,7 +45,7 @@ uint32_t DirectAlignment(int descriptor) {
   const uint32_t alignment = std::max(status.stx_dio_mem_align, status.stx_dio_offset_align);
   const bool is_usable = status.stx_dio_mem_align != 0 && status.stx_dio_offset_align != 0 &&
                          std::has_single_bit(alignment) && alignment <= kMostBlockBytes;
-  return is_usable ? alignment : 0;
+  return is_usable ? std::max(alignment, kUsualBlockBytes) : 0;
 }
 
 // A descriptor of its own, with its own flags, of the file that `descriptor` has open; -1 when the
