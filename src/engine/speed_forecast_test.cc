@@ -48,9 +48,10 @@ TEST_F(SpeedForecastTest, WithoutStreamingATokenTakesTheProducts) {
 TEST_F(SpeedForecastTest, StreamingEverythingTakesTheDisksTime) {
   const SpeedForecast forecast = Streaming(kWeightBytes);
   EXPECT_EQ(forecast.bound_by, "disk");
-  EXPECT_DOUBLE_EQ(forecast.disk_seconds, kWeightBytes / 1e9);
-  EXPECT_LT(forecast.decode_tok_per_s, 1e9 / kWeightBytes);
-  EXPECT_GT(forecast.decode_tok_per_s, 0.95e9 / kWeightBytes);
+  // The disk gives less than its 1e9 while there is computing.
+  EXPECT_DOUBLE_EQ(forecast.disk_seconds, kWeightBytes / 0.75e9);
+  EXPECT_LT(forecast.decode_tok_per_s, 0.75e9 / kWeightBytes);
+  EXPECT_GT(forecast.decode_tok_per_s, 0.7e9 / kWeightBytes);
 }
 
 TEST_F(SpeedForecastTest, KernelsFarFromTheMemoryRateAreNamed) {
