@@ -58,16 +58,19 @@ def test_every_budget_gives_the_same_text_and_is_kept(answer, budget):
     assert (streamed == 0) == (budget == "50%")
 
 
-@pytest.mark.parametrize("above", [0, 10 * MIB, 40 * MIB])
-def test_the_budget_is_kept_as_seen_from_outside(thaw, model, above):
-    budget = plan(thaw, model)["floor_bytes"] + above
-    process = thaw.start("chat", model, "--budget", budget, "--temp", "0", "-n", "16")
-    process.stdin.write(b"Tell me about the sea.\n")
+@pytest.mark.parametrize("budget", ["floor", "floor+10MiB", "floor+50%", "floor+120MiB"])
+def test_the_budget_is_kept_as_seen_from_outside(thaw, model, budget):
+    options = ("--budget", budget, "-c", "720")
+    planned = plan(thaw, model, *options)
+    process = thaw.start("chat", model, *options, "--temp", "0", "-n", "16")
+    process.stdin.write(b"Tell me about the sea" + b", about salt and ships" * 120 + b".\n")
     read_until(process.stdout, b"\n")
     peak = status_bytes(process.pid, "VmHWM")
     outcome = finish(process)
     assert outcome.status == 0, outcome
-    assert 0 < peak <= budget
+    assert outcome.err == "", "the context holds the question"
+    assert 0 < peak <= planned["budget_bytes"]
+    assert (planned["streamed_bytes"] == 0) == (budget == "floor+120MiB")
 
 
 def test_a_budget_below_the_floor_is_refused_with_the_number(thaw, model, tmp_path):
