@@ -3,6 +3,7 @@ what it says. What an option does is seen in the figures and the trace, never in
 import json
 import os
 import re
+import resource
 import signal
 import time
 
@@ -280,6 +281,15 @@ def test_a_process_may_be_killed_at_any_moment(thaw, model, tmp_path):
         assert finish(process).status in (-signal.SIGKILL, 0)
     assert list(tmp_path.iterdir()) == [copy], "nothing is left behind"
     assert thaw.results(*answer) == text
+
+
+@pytest.mark.parametrize("limit", [20 * MIB, 100 * MIB, 260 * MIB])
+def test_memory_that_the_system_refuses_is_an_error(thaw, model, limit):
+    def refuse():
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    outcome = thaw.run("run", model, "-p", FRUITS, "-n", "2", preexec_fn=refuse)
+    assert outcome.status == 1 and outcome.out == ""
+    assert outcome.err.startswith("thaw: ") and outcome.err.count("\n") == 1, outcome.err
 
 
 @pytest.mark.parametrize("threads", [1, 5])
