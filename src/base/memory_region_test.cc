@@ -27,6 +27,12 @@ uint64_t ResidentBeyond(uint64_t before) {
   return now - std::min(now, before);
 }
 
+#ifdef __SANITIZE_THREAD__
+constexpr bool kHasShadow = true;
+#else
+constexpr bool kHasShadow = false;
+#endif
+
 TEST(MemoryRegion, BeginsOnAHugePageAndHoldsZeroes) {
   for (const size_t bytes : {size_t{1}, size_t{4097}, kHugePageBytes, 5 * kMiB + 1}) {
     MemoryRegion region = Reserved(bytes);
@@ -47,6 +53,7 @@ TEST(MemoryRegion, OfNoBytesHoldsNothing) {
 TEST(MemoryRegion, TakesMemoryWhenItIsTouched) {
   const uint64_t before = ResidentBytes();
   if (before == 0) GTEST_SKIP() << "SKIP: the system does not report the resident set";
+  if (kHasShadow) GTEST_SKIP() << "SKIP: what ThreadSanitizer notes of memory is resident too";
   MemoryRegion region = Reserved(256 * kMiB);
   EXPECT_LT(ResidentBeyond(before), 16 * kMiB);
   std::memset(region.data(), 1, 64 * kMiB);
@@ -58,6 +65,7 @@ TEST(MemoryRegion, GivesBackWhatIsReleased) {
   MemoryRegion region = Reserved(64 * kMiB);
   const uint64_t before = ResidentBytes();
   if (before == 0) GTEST_SKIP() << "SKIP: the system does not report the resident set";
+  if (kHasShadow) GTEST_SKIP() << "SKIP: what ThreadSanitizer notes of memory is resident too";
   std::memset(region.data(), 1, region.size());
   ASSERT_GE(ResidentBeyond(before), 64 * kMiB);
   region.Release(16 * kMiB, 40 * kMiB);
@@ -94,6 +102,7 @@ TEST(MemoryRegion, CanBeUsedAgainAfterARelease) {
 TEST(MemoryRegion, GivesEverythingBackWithItsOwner) {
   const uint64_t before = ResidentBytes();
   if (before == 0) GTEST_SKIP() << "SKIP: the system does not report the resident set";
+  if (kHasShadow) GTEST_SKIP() << "SKIP: what ThreadSanitizer notes of memory is resident too";
   {
     MemoryRegion region = Reserved(64 * kMiB);
     std::memset(region.data(), 1, region.size());
