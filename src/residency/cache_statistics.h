@@ -7,8 +7,9 @@
 
 namespace thaw {
 
-// Counts, bytes and seconds only grow from one snapshot to the next; capacity, resident, pinned,
-// planned and best-possible figures are of the moment.
+// Counts, bytes and seconds only grow from one snapshot to the next; capacity, resident and pinned
+// figures are of the moment, planned, slot and best-possible figures are what the plan says. A new
+// plan is reached as soon as what is pinned and what is being read gives way.
 //
 // A visit is one forward pass reaching one tile. It is a hit when the tile was still there from an
 // earlier visit or from a preload, and a miss when it had to be read for this one, whether or not
@@ -32,7 +33,7 @@ struct CacheStatistics {
   uint64_t capacity_bytes = 0;
   uint64_t resident_bytes = 0;
   uint64_t pinned_bytes = 0;   // of tiles with a live handle
-  uint64_t planned_bytes = 0;  // of tiles with a place of their own
+  uint64_t planned_bytes = 0;  // of tiles that are to have a place of their own
   uint64_t weight_bytes = 0;   // of all tiles
   uint64_t slot_bytes = 0;     // of the slots that the other tiles share
 

@@ -215,6 +215,26 @@ inline void RunPass(WeightCache& cache, const TestModel& model, int threads = 1)
   Visit(cache, model, TilesOf(0, end), threads);
 }
 
+// Of the tiles that have a place now.
+inline uint64_t PlacedBytes(const WeightCache& cache) {
+  uint64_t bytes = 0;
+  for (int32_t tile = 0; tile < cache.map().tile_count(); ++tile) {
+    if (cache.HasPlace(tile)) bytes += cache.map().tile(tile).bytes;
+  }
+  return bytes;
+}
+
+// Reads that were under way when the plan changed keep their memory until they end.
+inline void RunPassesUntilPlanIsReached(WeightCache& cache, const TestModel& model) {
+  constexpr int kManyPasses = 1000;
+  for (int pass = 0; pass < kManyPasses; ++pass) {
+    if (PlacedBytes(cache) == cache.Statistics().planned_bytes) return;
+    RunPass(cache, model);
+  }
+  ADD_FAILURE() << PlacedBytes(cache) << " bytes have places instead of "
+                << cache.Statistics().planned_bytes;
+}
+
 // What changed between two snapshots.
 struct CountedSince {
   explicit CountedSince(const WeightCache& cache) : cache_(cache), before_(cache.Statistics()) {}

@@ -267,7 +267,6 @@ CacheStatistics WeightCache::Statistics() const {
     s.miss_bytes += (visits - hits) * bytes;
     const uint32_t word = t.word.load(std::memory_order_relaxed);
     if ((word & kResident) != 0 && (word & kPinMask) > 0) s.pinned_bytes += bytes;
-    if (HasPlace(tile)) s.planned_bytes += bytes;
   }
   const auto seconds = [](const std::atomic<int64_t>& ns) {
     return 1e-9 * static_cast<double>(ns.load(std::memory_order_relaxed));
@@ -284,7 +283,8 @@ CacheStatistics WeightCache::Statistics() const {
   s.weight_bytes = map_.weight_bytes();
   const std::lock_guard lock(mutex_);
   s.capacity_bytes = targets_.capacity_bytes;
-  s.slot_bytes = slots_.size() * map_.largest_span_bytes();
+  s.planned_bytes = targets_.resident_bytes;
+  s.slot_bytes = targets_.slot_bytes;
   return s;
 }
 
@@ -300,7 +300,7 @@ std::vector<MatrixStatistics> WeightCache::PerMatrix() const {
       const uint64_t bytes = map_.tile(tile).bytes;
       m.bytes += bytes;
       if ((t.word.load(std::memory_order_relaxed) & kResident) != 0) m.resident_bytes += bytes;
-      if (t.place != kNowhere) m.planned_bytes += bytes;
+      if (targets_.placed[static_cast<size_t>(tile)] != 0) m.planned_bytes += bytes;
       m.visits += t.visits.load(std::memory_order_relaxed);
       m.hits += t.hits.load(std::memory_order_relaxed);
       m.window_visits += UseOf(tile).window_visits;

@@ -199,6 +199,7 @@ TEST(PlannedCache, MissesExactlyTheStreamedBytesInEveryPassAfterTheFirst) {
       EXPECT_LE(all.bytes_read(), kPasses * targets->streamed_bytes + targets->slot_bytes);
       EXPECT_GE(all.bytes_read() + targets->slot_bytes, kPasses * targets->streamed_bytes);
       const CacheStatistics s = cache->Statistics();
+      EXPECT_EQ(PlacedBytes(*cache), targets->resident_bytes);
       EXPECT_EQ(s.planned_bytes, targets->resident_bytes);
       EXPECT_EQ(s.slot_bytes, targets->slot_bytes);
       const uint64_t hit_bytes = kPasses * s.weight_bytes - all.miss_bytes();
