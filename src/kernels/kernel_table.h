@@ -74,7 +74,7 @@ struct KernelTable {
   void (*attention)(const AttentionArguments& arguments);
 };
 
-// Scratch of one matmul call over rows of k weights, whatever the type and the table.
+// Scratch of one matmul call over rows of up to k weights, whatever the type and the table.
 int64_t MatMulScratchBytes(int64_t k);
 
 // Whether matmul takes weights of this type: F32, F16, BF16 and every quantized type. Rows of a

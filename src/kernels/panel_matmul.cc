@@ -38,7 +38,7 @@ bool CanMultiply(ElementType type) { return IsFloatType(type) || Info(type).is_q
 
 int64_t MatMulScratchBytes(int64_t k) {
   const int64_t row_bytes = k + 2 * (k / kUnpackGroup) * int64_t{sizeof(float)};
-  return kPanelRows * row_bytes;
+  return kMaxPanelRows * row_bytes;
 }
 
 void MatMulByPanels(const PanelKernels& kernels, const WeightRows& weights, int64_t row_begin,
@@ -62,11 +62,12 @@ void MatMulByPanels(const PanelKernels& kernels, const WeightRows& weights, int6
   if (unpack == nullptr) unpack = unpacker->unpack;
 
   const int64_t groups = k / kUnpackGroup;
+  const int64_t panel_rows = PanelRows(k);
   auto* quants = reinterpret_cast<int8_t*>(scratch);
-  auto* scales = reinterpret_cast<float*>(scratch + kPanelRows * k);
-  float* offsets = scales + kPanelRows * groups;
-  for (int64_t row = row_begin; row < row_end; row += kPanelRows) {
-    const int64_t n_rows = std::min(kPanelRows, row_end - row);
+  auto* scales = reinterpret_cast<float*>(scratch + panel_rows * k);
+  float* offsets = scales + panel_rows * groups;
+  for (int64_t row = row_begin; row < row_end; row += panel_rows) {
+    const int64_t n_rows = std::min(panel_rows, row_end - row);
     for (int64_t r = 0; r < n_rows; ++r, rows += row_bytes) {
       unpack(rows, k, quants + r * k, scales + r * groups, offsets + r * groups);
     }

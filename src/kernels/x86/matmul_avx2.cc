@@ -9,7 +9,8 @@ namespace {
 // (row, token) goes through the same operations: an accumulator of 8 lanes, blocks in order.
 //
 // Tokens in fours with pairs of rows: 8 accumulators, 2 magnitudes and what is in flight fill the
-// 16 registers. A single token with four rows: four independent chains hide the latency of fma.
+// 16 registers. A single token with all rows of a panel: independent chains hide the latency of
+// fma.
 constexpr int kTileTokens = 4;
 constexpr int kTileRows = 2;
 
@@ -184,11 +185,15 @@ void MultiplyPanel(const WeightPanel& panel, const Activations& activations, flo
     }
   }
   for (; token < activations.n_tokens; ++token) {
-    if (panel.n_rows == kPanelRows) {
-      MultiplyTile<kPanelRows, 1>(panel, 0, activations, token, out, out_stride);
+    int64_t row = 0;
+    if (panel.n_rows == kMaxPanelRows) {
+      MultiplyTile<kMaxPanelRows, 1>(panel, 0, activations, token, out, out_stride);
       continue;
     }
-    for (int64_t row = 0; row < panel.n_rows; ++row) {
+    for (; row + kTileRows <= panel.n_rows; row += kTileRows) {
+      MultiplyTile<kTileRows, 1>(panel, row, activations, token, out, out_stride);
+    }
+    for (; row < panel.n_rows; ++row) {
       MultiplyTile<1, 1>(panel, row, activations, token, out, out_stride);
     }
   }
