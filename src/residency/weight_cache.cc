@@ -279,9 +279,9 @@ CacheStatistics WeightCache::Statistics() const {
   s.read_seconds = seconds(read_ns_);
   s.thaw_seconds = seconds(thaw_ns_);
   s.stall_seconds = seconds(stall_ns_);
-  s.resident_bytes = resident_bytes_.load(std::memory_order_relaxed);
   s.weight_bytes = map_.weight_bytes();
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex_);  // of one moment: what is resident obeys the capacity
+  s.resident_bytes = resident_bytes_.load(std::memory_order_relaxed);
   s.capacity_bytes = targets_.capacity_bytes;
   s.planned_bytes = targets_.resident_bytes;
   s.slot_bytes = targets_.slot_bytes;
