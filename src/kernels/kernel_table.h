@@ -44,8 +44,8 @@ struct KernelTable {
 
   // out[token * out_stride + row] = dot(row, activations of token), for all tokens and the rows
   // [row_begin, row_end). CanMultiply(weights.type) must hold, and activations.k == weights.k. Rows
-  // are taken in fours: a range of another length is right, but its last rows cost more.
-  // `scratch`: MatMulScratchBytes(k) bytes aligned to 64, of this caller alone.
+  // are taken in fours, long ones in twos: a range of another length is right, but its last rows
+  // cost more. `scratch`: MatMulScratchBytes(k) bytes aligned to 64, of this caller alone.
   void (*matmul)(const WeightRows& weights, int64_t row_begin, int64_t row_end,
                  const Activations& activations, float* out, int64_t out_stride,
                  std::byte* scratch);

@@ -227,12 +227,14 @@ inline uint64_t PlacedBytes(const WeightCache& cache) {
 // Reads that were under way when the plan changed keep their memory until they end.
 inline void RunPassesUntilPlanIsReached(WeightCache& cache, const TestModel& model) {
   constexpr int kManyPasses = 1000;
+  const auto slot_bytes = [&] { return cache.slot_count() * cache.map().largest_span_bytes(); };
+  const CacheStatistics plan = cache.Statistics();
   for (int pass = 0; pass < kManyPasses; ++pass) {
-    if (PlacedBytes(cache) == cache.Statistics().planned_bytes) return;
+    if (PlacedBytes(cache) == plan.planned_bytes && slot_bytes() == plan.slot_bytes) return;
     RunPass(cache, model);
   }
-  ADD_FAILURE() << PlacedBytes(cache) << " bytes have places instead of "
-                << cache.Statistics().planned_bytes;
+  ADD_FAILURE() << PlacedBytes(cache) << " bytes have places instead of " << plan.planned_bytes
+                << ", " << slot_bytes() << " are slots instead of " << plan.slot_bytes;
 }
 
 // What changed between two snapshots.

@@ -140,6 +140,9 @@ class WeightCache {
     return state(tile).place.load(std::memory_order_relaxed) != kNowhere;
   }
 
+  // Slots that the tiles without a place share now; CacheStatistics has what the plan says.
+  uint64_t slot_count() const;
+
   // A visit: a handle to tile `tile`, read first where it is absent. The error of a failed read
   // names file, tensor and offset; a later call tries again. Waits while handles hold all slots,
   // so a thread that holds one while the capacity or the plan changes, which may leave no other

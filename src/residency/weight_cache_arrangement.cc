@@ -59,6 +59,11 @@ std::vector<char> WeightCache::pinned_tiles() const {
   return pinned_;
 }
 
+uint64_t WeightCache::slot_count() const {
+  const std::lock_guard lock(mutex_);
+  return slots_.size();
+}
+
 // For placing: the present pass does not count, because the tiles that it has not reached yet would
 // seem to be worth less than the others.
 std::vector<TileUse> WeightCache::Uses() const {

@@ -186,9 +186,8 @@ void MultiplyPanel(const WeightPanel& panel, const Activations& activations, flo
   }
   for (; token < activations.n_tokens; ++token) {
     int64_t row = 0;
-    if (panel.n_rows == kMaxPanelRows) {
-      MultiplyTile<kMaxPanelRows, 1>(panel, 0, activations, token, out, out_stride);
-      continue;
+    for (; row + kMaxPanelRows <= panel.n_rows; row += kMaxPanelRows) {
+      MultiplyTile<kMaxPanelRows, 1>(panel, row, activations, token, out, out_stride);
     }
     for (; row + kTileRows <= panel.n_rows; row += kTileRows) {
       MultiplyTile<kTileRows, 1>(panel, row, activations, token, out, out_stride);
