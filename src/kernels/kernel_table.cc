@@ -55,7 +55,16 @@ constexpr KernelTable kAvx2 = {
     .attention = avx2::Attention,
 };
 
-constexpr std::array<const KernelTable*, 2> kTables = {&kAvx2, &kPortable};
+constexpr KernelTable kAvx512 = [] {
+  KernelTable table = kAvx2;
+  table.name = "avx512";
+  table.is_available = [](const CpuFeatures& cpu) {
+    return kAvx2.is_available(cpu) && cpu.avx512f && cpu.avx512bw && cpu.avx512vl && cpu.avx512vnni;
+  };
+  return table;
+}();
+
+constexpr std::array<const KernelTable*, 3> kTables = {&kAvx512, &kAvx2, &kPortable};
 
 #else
 
