@@ -13,15 +13,12 @@ int64_t AlignedBytes(int64_t bytes) {
   return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
 }
 
+// Of one number, of four bytes, for each `per` values.
+int64_t TermBytes(int64_t n_tokens, int64_t k, int64_t per) {
+  return AlignedBytes(n_tokens * (k / per) * int64_t{sizeof(float)});
+}
+
 int64_t QuantBytes(int64_t n_tokens, int64_t k) { return AlignedBytes(n_tokens * k); }
-
-int64_t ScaleBytes(int64_t n_tokens, int64_t k) {
-  return AlignedBytes(n_tokens * (k / kActivationBlock) * int64_t{sizeof(float)});
-}
-
-int64_t SumBytes(int64_t n_tokens, int64_t k) {
-  return AlignedBytes(n_tokens * (k / kActivationSum) * int64_t{sizeof(float)});
-}
 
 int64_t OutlierBytes(int64_t n_tokens, int64_t k) {
   return AlignedBytes(n_tokens * MaxOutliers(k) * int64_t{sizeof(Outlier)});
@@ -65,22 +62,26 @@ int32_t FindOutliers(const float* values, int64_t k, Outlier* outliers) {
 
 int64_t ActivationBytes(int64_t n_tokens, int64_t k) {
   if (k % kActivationBlock != 0) return 0;
-  return QuantBytes(n_tokens, k) + ScaleBytes(n_tokens, k) + SumBytes(n_tokens, k) +
-         OutlierBytes(n_tokens, k) + OutlierCountBytes(n_tokens);
+  return QuantBytes(n_tokens, k) + 3 * TermBytes(n_tokens, k, kActivationBlock) +
+         2 * TermBytes(n_tokens, k, kActivationSum) + OutlierBytes(n_tokens, k) +
+         OutlierCountBytes(n_tokens);
 }
 
 Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, std::byte* memory) {
   Activations activations{.values = values, .n_tokens = n_tokens, .k = k};
   if (k % kActivationBlock != 0) return activations;
-  activations.quants = reinterpret_cast<int8_t*>(memory);
-  memory += QuantBytes(n_tokens, k);
-  activations.scales = reinterpret_cast<float*>(memory);
-  memory += ScaleBytes(n_tokens, k);
-  activations.sums = reinterpret_cast<float*>(memory);
-  memory += SumBytes(n_tokens, k);
-  activations.outliers = reinterpret_cast<Outlier*>(memory);
-  memory += OutlierBytes(n_tokens, k);
-  activations.outlier_counts = reinterpret_cast<int32_t*>(memory);
+  const auto take = [&memory]<typename T>(T*& part, int64_t bytes) {
+    part = reinterpret_cast<T*>(memory);
+    memory += bytes;
+  };
+  take(activations.quants, QuantBytes(n_tokens, k));
+  take(activations.scales, TermBytes(n_tokens, k, kActivationBlock));
+  take(activations.sums, TermBytes(n_tokens, k, kActivationSum));
+  take(activations.block_sums, TermBytes(n_tokens, k, kActivationBlock));
+  take(activations.corrections, TermBytes(n_tokens, k, kActivationSum));
+  take(activations.block_corrections, TermBytes(n_tokens, k, kActivationBlock));
+  take(activations.outliers, OutlierBytes(n_tokens, k));
+  take(activations.outlier_counts, OutlierCountBytes(n_tokens));
   return activations;
 }
 
@@ -90,10 +91,17 @@ void QuantizeByBlocks(QuantizeBlockFunction quantize_block, const Activations& a
   const int64_t k = activations.k;
   const int64_t blocks = k / kActivationBlock;
   const auto quantize = [&](const float* values, int64_t token, int64_t block) {
-    quantize_block(values, activations.quants + token * k + block * kActivationBlock,
-                   activations.scales + token * blocks + block,
-                   activations.sums + token * (k / kActivationSum) +
-                       block * (kActivationBlock / kActivationSum));
+    const int64_t at = token * blocks + block;
+    float& scale = activations.scales[at];
+    int32_t sums[2];
+    quantize_block(values, activations.quants + at * kActivationBlock, &scale, sums);
+    const int32_t sum = sums[0] + sums[1];
+    activations.block_sums[at] = scale * static_cast<float>(sum);
+    activations.block_corrections[at] = -kCorrectionUnit * sum;
+    for (int64_t half = 0; half < 2; ++half) {
+      activations.sums[2 * at + half] = scale * static_cast<float>(sums[half]);
+      activations.corrections[2 * at + half] = -kCorrectionUnit * sums[half];
+    }
   };
   for (int64_t token = token_begin; token < token_end; ++token) {
     const float* values = activations.values + token * k;

@@ -29,6 +29,8 @@ inline constexpr int64_t kActivationSum = 16;    // values under one sum: the fi
 // for the same error.
 inline constexpr int64_t kOutlierRatio = 4;
 
+inline constexpr int32_t kCorrectionUnit = 128;
+
 struct Outlier {
   int32_t index;  // in [0, k)
   float value;
@@ -40,9 +42,16 @@ struct Activations {
   int64_t k = 0;
   // Written by KernelTable::quantize_activations. nullptr when k is no multiple of 32: such rows
   // can only be multiplied by float weights.
-  int8_t* quants = nullptr;  // [n_tokens, k], within +-127
-  float* scales = nullptr;   // [n_tokens, k / 32]: value = scale * quant
-  float* sums = nullptr;     // [n_tokens, k / 16]: scale * (sum of 16 quants)
+  int8_t* quants = nullptr;     // [n_tokens, k], within +-127
+  float* scales = nullptr;      // [n_tokens, k / 32]: value = scale * quant
+  float* sums = nullptr;        // [n_tokens, k / 16]: scale * (sum of 16 quants)
+  float* block_sums = nullptr;  // [n_tokens, k / 32]: scale * (sum of 32 quants)
+
+  // -kCorrectionUnit times the sum of 16 and of 32 quants. What unsigned weights q + z, z a power
+  // of two up to that unit, make a sum of products too large by is a shift of it:
+  // sum(q a) = sum((q + z) a) - z sum(a).
+  int32_t* corrections = nullptr;        // [n_tokens, k / 16]
+  int32_t* block_corrections = nullptr;  // [n_tokens, k / 32]
 
   // [n_tokens, MaxOutliers(k)], indexes ascending; outlier_counts [n_tokens] says how many there
   // are.
@@ -61,9 +70,9 @@ int64_t ActivationBytes(int64_t n_tokens, int64_t k);
 // them, aligned to 64. The copy is not filled in yet.
 Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, std::byte* memory);
 
-// Quantizes one block: 32 values to 32 quants, a scale and two sums.
+// Quantizes one block: 32 values to 32 quants, a scale and the sums of the quants' halves.
 using QuantizeBlockFunction = void (*)(const float* values, int8_t* quants, float* scale,
-                                       float* sums);
+                                       int32_t* sums);
 
 // KernelTable::quantize_activations by a function for one block.
 void QuantizeByBlocks(QuantizeBlockFunction quantize_block, const Activations& activations,

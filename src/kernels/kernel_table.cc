@@ -9,6 +9,7 @@
 
 #if defined(__x86_64__)
 #include "kernels/x86/avx2.h"
+#include "kernels/x86/avx512.h"
 #endif
 
 namespace thaw {
@@ -17,6 +18,7 @@ namespace {
 constexpr KernelTable kPortable = {
     .name = "portable",
     .is_available = [](const CpuFeatures&) { return true; },
+    .packs_rows = false,
     .quantize_activations = portable::QuantizeActivations,
     .matmul = portable::MatMul,
     .rms_norm = portable::RmsNorm,
@@ -30,22 +32,31 @@ constexpr KernelTable kPortable = {
 
 #if defined(__x86_64__)
 
-void MatMulAvx2(const WeightRows& weights, int64_t row_begin, int64_t row_end,
-                const Activations& activations, float* out, int64_t out_stride,
-                std::byte* scratch) {
-  static constexpr PanelKernels kKernels = {
-      .find_unpacker = avx2::FindUnpacker,
-      .multiply_panel = avx2::MultiplyPanel,
-      .multiply_floats = avx2::MultiplyFloats,
-  };
-  MatMulByPanels(kKernels, weights, row_begin, row_end, activations, out, out_stride, scratch);
+constexpr PanelKernels kAvx2Panels = {
+    .find_unpacker = avx2::FindUnpacker,
+    .multiply_panel = avx2::MultiplyPanel,
+    .multiply_floats = avx2::MultiplyFloats,
+    .multiply_packed = avx2::MultiplyPacked,
+};
+
+constexpr PanelKernels kAvx512Panels = [] {
+  PanelKernels kernels = kAvx2Panels;
+  kernels.multiply_packed = avx512::MultiplyPacked;
+  return kernels;
+}();
+
+template <const PanelKernels& kernels>
+void MatMul(const WeightRows& weights, int64_t row_begin, int64_t row_end,
+            const Activations& activations, float* out, int64_t out_stride, std::byte* scratch) {
+  MatMulByPanels(kernels, weights, row_begin, row_end, activations, out, out_stride, scratch);
 }
 
 constexpr KernelTable kAvx2 = {
     .name = "avx2",
     .is_available = [](const CpuFeatures& cpu) { return cpu.avx2 && cpu.fma && cpu.f16c; },
+    .packs_rows = true,
     .quantize_activations = avx2::QuantizeActivations,
-    .matmul = MatMulAvx2,
+    .matmul = MatMul<kAvx2Panels>,
     .rms_norm = avx2::RmsNorm,
     .silu_multiply = avx2::SiluMultiply,
     .add = avx2::Add,
@@ -58,6 +69,7 @@ constexpr KernelTable kAvx2 = {
 constexpr KernelTable kAvx512 = [] {
   KernelTable table = kAvx2;
   table.name = "avx512";
+  table.matmul = MatMul<kAvx512Panels>;
   table.is_available = [](const CpuFeatures& cpu) {
     return kAvx2.is_available(cpu) && cpu.avx512f && cpu.avx512bw && cpu.avx512vl && cpu.avx512vnni;
   };

@@ -23,17 +23,22 @@
 
 namespace thaw {
 
-// Whole rows of a weight matrix, as they lie in the file; at any alignment.
+// Whole rows of a weight matrix, at any alignment: one after another, as they lie in the file, or
+// packed (tensor/packed_rows.h).
 struct WeightRows {
   ElementType type = ElementType::kF32;
-  const std::byte* data = nullptr;  // [n_rows] rows of RowBytes(type, k)
+  const std::byte* data = nullptr;  // n_rows * RowBytes(type, k)
   int64_t n_rows = 0;
   int64_t k = 0;
+  bool is_packed = false;
 };
 
 struct KernelTable {
   const char* name;  // what --kernels takes
   bool (*is_available)(const CpuFeatures& cpu);
+
+  // Whether matmul takes packed rows, and is fastest with them.
+  bool packs_rows;
 
   // Fills the quantized copy of tokens [token_begin, token_end): lists the outliers; per 32 of the
   // other values, scale = amax / 127 and quant = round half to even of value * (127 / amax). The
@@ -43,9 +48,11 @@ struct KernelTable {
                                int64_t token_end);
 
   // out[token * out_stride + row] = dot(row, activations of token), for all tokens and the rows
-  // [row_begin, row_end). CanMultiply(weights.type) must hold, and activations.k == weights.k. Rows
-  // are taken in fours, long ones in twos: a range of another length is right, but its last rows
-  // cost more. `scratch`: MatMulScratchBytes(k) bytes aligned to 64, of this caller alone.
+  // [row_begin, row_end). CanMultiply(weights.type) must hold, and activations.k == weights.k. A
+  // range of packed rows begins and ends with a group, or with the matrix; it costs least in pairs
+  // of groups. Other rows are taken in fours, long ones in twos: a range of another length is
+  // right, but its last rows cost more. `scratch`: MatMulScratchBytes(k) bytes aligned to 64, of
+  // this caller alone.
   void (*matmul)(const WeightRows& weights, int64_t row_begin, int64_t row_end,
                  const Activations& activations, float* out, int64_t out_stride,
                  std::byte* scratch);

@@ -1,11 +1,15 @@
 // Products of weight rows on one thread, by kernel table, type and number of tokens.
 //
 // `weights/s` counts weights read once for each call (what bounds decode), `multiply_adds/s` counts
-// every product (what bounds prefill). The matrix is larger than the last-level cache.
+// every product (what bounds prefill). The matrix is larger than the last-level cache; `read` is
+// what one thread reads of as much memory. Rows are packed where the table packs them.
 
 #include <benchmark/benchmark.h>
 
+#include <array>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,13 +17,15 @@
 #include "base/check.h"
 #include "kernels/kernel_table.h"
 #include "tensor/element_type.h"
+#include "tensor/packed_rows.h"
 
 namespace thaw {
 namespace {
 
 // Rows of a model with 135M (k = 576, 1536) and 8B (k = 4096) parameters.
 constexpr int64_t kLengths[] = {1536, 4096};
-constexpr int64_t kTokens[] = {1, 4, 128};
+constexpr int64_t kTokens[] = {1, 2, 4, 8, 16, 128};
+constexpr int64_t kRowsPerCall = 64;
 // Twice the 32 MiB of last-level cache of common servers.
 constexpr int64_t kMatrixBytes = 64 << 20;
 
@@ -39,7 +45,7 @@ void MatMul(benchmark::State& state, const KernelTable* table, ElementType type,
     state.SkipWithError("this CPU lacks it");
     return;
   }
-  const int64_t n_rows = kMatrixBytes / RowBytes(type, k);
+  const int64_t n_rows = kMatrixBytes / RowBytes(type, k) / kRowsPerCall * kRowsPerCall;
   AlignedBuffer matrix = Allocate(n_rows * RowBytes(type, k));
   for (std::byte& byte : matrix.bytes()) byte = kAnyByte;
   std::vector<float> values(static_cast<size_t>(n_tokens * k));
@@ -49,24 +55,40 @@ void MatMul(benchmark::State& state, const KernelTable* table, ElementType type,
   std::vector<float> out(static_cast<size_t>(n_tokens * n_rows));
   const Activations activations = ViewActivations(values.data(), n_tokens, k, quantized.data());
   table->quantize_activations(activations, 0, n_tokens);
-  const WeightRows weights{type, matrix.data(), n_rows, k};
+  // Rows of equal bytes are packed already.
+  const bool is_packed = table->packs_rows && CanPackRows(type, k);
+  const WeightRows weights{type, matrix.data(), n_rows, k, is_packed};
 
-  // Enough rows a call to pass through the matrix at one token, few enough to be quick at many.
-  const int64_t rows_per_call = n_tokens == 1 ? n_rows : 64;
   int64_t row = 0;
   for ([[maybe_unused]] auto _ : state) {
-    if (row + rows_per_call > n_rows) row = 0;
-    table->matmul(weights, row, row + rows_per_call, activations, out.data(), n_rows,
+    if (row + kRowsPerCall > n_rows) row = 0;
+    table->matmul(weights, row, row + kRowsPerCall, activations, out.data(), n_rows,
                   scratch.data());
-    row += rows_per_call;
+    row += kRowsPerCall;
     benchmark::ClobberMemory();
   }
   const auto calls = static_cast<double>(state.iterations());
-  const double weight_count = calls * static_cast<double>(rows_per_call * k);
+  const double weight_count = calls * static_cast<double>(kRowsPerCall * k);
   state.counters["weights/s"] = benchmark::Counter(weight_count, benchmark::Counter::kIsRate);
   state.counters["multiply_adds/s"] =
       benchmark::Counter(weight_count * static_cast<double>(n_tokens), benchmark::Counter::kIsRate);
-  state.SetBytesProcessed(state.iterations() * rows_per_call * RowBytes(type, k));
+  state.SetBytesProcessed(state.iterations() * kRowsPerCall * RowBytes(type, k));
+}
+
+void Read(benchmark::State& state) {
+  AlignedBuffer memory = Allocate(kMatrixBytes);
+  for (std::byte& byte : memory.bytes()) byte = kAnyByte;
+  const std::span<const std::byte> bytes = memory.bytes();
+  for ([[maybe_unused]] auto _ : state) {
+    std::array<uint64_t, 8> sums = {};
+    for (size_t at = 0; at < bytes.size(); at += sizeof(sums)) {
+      std::array<uint64_t, 8> words;
+      std::memcpy(words.data(), &bytes[at], sizeof(words));
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += words[i];
+    }
+    benchmark::DoNotOptimize(sums);
+  }
+  state.SetBytesProcessed(state.iterations() * kMatrixBytes);
 }
 
 void Quantize(benchmark::State& state, const KernelTable* table) {
@@ -87,6 +109,7 @@ void Quantize(benchmark::State& state, const KernelTable* table) {
 }
 
 [[maybe_unused]] const bool kRegistered = [] {
+  benchmark::RegisterBenchmark("read", Read);
   for (const KernelTable* table : AllKernelTables()) {
     const std::string prefix = table->name;
     benchmark::RegisterBenchmark(("quantize/" + prefix).c_str(), Quantize, table);

@@ -8,6 +8,7 @@
 #include "kernels/unpack.h"
 #include "tensor/blocks.h"
 #include "tensor/half.h"
+#include "tensor/packed_rows.h"
 
 namespace thaw {
 namespace {
@@ -31,9 +32,22 @@ class Matrix {
         rows_{type, memory_.data(), n_rows, k} {
     std::memcpy(memory_.data(), bytes.data(), bytes.size());
     EXPECT_TRUE(Dequantize(type, bytes, values_));
+    if (!CanPackRows(type, k)) return;
+    packed_.resize(bytes.size());
+    std::vector<std::byte> scratch(static_cast<size_t>(PackScratchBytes(type, k)));
+    PackRows(type, k, n_rows, bytes.data(), packed_.data(), scratch.data());
   }
 
   const WeightRows& rows() const { return rows_; }
+
+  // The matrix in every form that the table multiplies.
+  std::vector<WeightRows> Forms(const KernelTable& table) const {
+    std::vector<WeightRows> forms = {rows_};
+    if (table.packs_rows && !packed_.empty()) {
+      forms.push_back({rows_.type, packed_.data(), rows_.n_rows, rows_.k, /*is_packed=*/true});
+    }
+    return forms;
+  }
   double Value(int64_t row, int64_t i) const {
     return values_[static_cast<size_t>(row * rows_.k + i)];
   }
@@ -62,6 +76,7 @@ class Matrix {
 
  private:
   ScratchMemory memory_;
+  std::vector<std::byte> packed_;
   std::vector<float> values_;
   WeightRows rows_;
 };
@@ -82,9 +97,8 @@ std::vector<float> MatMul(const KernelTable& table, const WeightRows& weights,
 
 // Compares with sums in double precision over the same numbers: the stored weights and, for
 // quantized types, the quantized activations.
-void ExpectProducts(const KernelTable& table, const Matrix& matrix,
+void ExpectProducts(const KernelTable& table, const Matrix& matrix, const WeightRows& weights,
                     const OwnedActivations& activations) {
-  const WeightRows& weights = matrix.rows();
   const Activations& view = activations.view();
   const bool is_quantized = Info(weights.type).is_quantized;
   const double tolerance = is_quantized ? kQuantizedTolerance : kFloatTolerance;
@@ -102,9 +116,25 @@ void ExpectProducts(const KernelTable& table, const Matrix& matrix,
       }
       ASSERT_NEAR(out[static_cast<size_t>(token * weights.n_rows + row)], expected,
                   tolerance * magnitude)
-          << Info(weights.type).name << " row " << row << " token " << token << " k " << weights.k;
+          << Info(weights.type).name << (weights.is_packed ? " packed" : "") << " row " << row
+          << " of " << weights.n_rows << " token " << token << " of " << view.n_tokens << " k "
+          << weights.k;
     }
   }
+}
+
+void ExpectProducts(const KernelTable& table, const Matrix& matrix,
+                    const OwnedActivations& activations) {
+  for (const WeightRows& form : matrix.Forms(table)) {
+    ExpectProducts(table, matrix, form, activations);
+  }
+}
+
+// Normally distributed numbers of which one in fifty is an outlier.
+std::vector<float> ValuesWithOutliers(int64_t n, std::mt19937& random) {
+  std::vector<float> values = RandomFloats(n, random);
+  for (size_t i = random() % 50; i < values.size(); i += 1 + random() % 99) values[i] *= 20;
+  return values;
 }
 
 std::vector<ElementType> MultipliableTypes() {
@@ -128,11 +158,12 @@ TEST_P(MatMulKernels, MatMulOfEveryTypeIsTheSumOfTheProducts) {
   std::mt19937 random(1);
   for (const ElementType type : MultipliableTypes()) {
     const int64_t block = std::max(Info(type).block_elements, kActivationBlock);
-    for (const int64_t k : {block, 3 * block, int64_t{4096}}) {
-      for (const int64_t n_tokens : {1, 6}) {
-        const Matrix matrix(type, 7, k, random);
-        const OwnedActivations activations(table(), RandomFloats(n_tokens * k, random), n_tokens,
-                                           k);
+    for (const int64_t k : {block, 3 * block, 2048 + block}) {
+      // One, a few and many: kernels change their way with the number.
+      for (const int64_t n_tokens : {1, 3, 10}) {
+        const Matrix matrix(type, 37, k, random);
+        const OwnedActivations activations(table(), ValuesWithOutliers(n_tokens * k, random),
+                                           n_tokens, k);
         ExpectProducts(table(), matrix, activations);
       }
     }
@@ -142,7 +173,7 @@ TEST_P(MatMulKernels, MatMulOfEveryTypeIsTheSumOfTheProducts) {
 TEST_P(MatMulKernels, MatMulTakesAnyNumberOfRows) {
   std::mt19937 random(2);
   for (const ElementType type : {ElementType::kQ4_1, ElementType::kQ8_0, ElementType::kF16}) {
-    for (int64_t n_rows = 1; n_rows <= 17; ++n_rows) {
+    for (const int64_t n_rows : {1, 2, 3, 4, 5, 6, 7, 15, 16, 17, 31, 32, 33, 48, 64}) {
       for (int64_t n_tokens = 1; n_tokens <= 5; ++n_tokens) {
         const Matrix matrix(type, n_rows, 96, random);
         const OwnedActivations activations(table(), RandomFloats(n_tokens * 96, random), n_tokens,
@@ -157,7 +188,7 @@ TEST_P(MatMulKernels, MatMulOfFloatsTakesAnyRowLength) {
   std::mt19937 random(3);
   for (const ElementType type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16}) {
     for (int64_t k = 1; k <= 70; ++k) {
-      const Matrix matrix(type, 5, k, random);
+      const Matrix matrix(type, 18, k, random);
       const OwnedActivations activations(table(), RandomFloats(3 * k, random), 3, k);
       ExpectProducts(table(), matrix, activations);
     }
@@ -194,7 +225,7 @@ TEST_P(MatMulKernels, MatMulOfATokenDoesNotDependOnBatchOrRowRange) {
   for (const ElementType type : MultipliableTypes()) {
     const int64_t k = 3 * std::max(Info(type).block_elements, kActivationBlock);
     const Matrix matrix(type, kRows, k, random);
-    const std::vector<float> values = RandomFloats(kTokens * k, random);
+    const std::vector<float> values = ValuesWithOutliers(kTokens * k, random);
     const OwnedActivations all(table(), values, kTokens, k);
     const std::vector<float> whole = MatMul(table(), matrix.rows(), all.view());
     for (const int64_t batch : {1, 3, 16}) {
@@ -220,17 +251,81 @@ TEST_P(MatMulKernels, MatMulOfATokenDoesNotDependOnBatchOrRowRange) {
   }
 }
 
+TEST_P(MatMulKernels, PackedMatMulOfATokenDoesNotDependOnBatchOrRowRange) {
+  if (!table().packs_rows) GTEST_SKIP() << table().name << " takes rows as they are";
+  std::mt19937 random(9);
+  constexpr int64_t kTokens = 27;
+  constexpr int64_t kRows = 69;
+  for (const ElementType type : MultipliableTypes()) {
+    const int64_t block = std::max(Info(type).block_elements, kActivationBlock);
+    const int64_t k = 4096 + 3 * block;
+    if (!CanPackRows(type, k)) continue;
+    const Matrix matrix(type, kRows, k, random);
+    const WeightRows packed = matrix.Forms(table())[1];
+    const std::vector<float> values = ValuesWithOutliers(kTokens * k, random);
+    const OwnedActivations all(table(), values, kTokens, k);
+    const std::vector<float> whole = MatMul(table(), packed, all.view());
+    for (const int64_t batch : {1, 2, 3, 4, 7, 8, 9, 16, 17}) {
+      const int64_t first = batch % 5;
+      const OwnedActivations part(
+          table(), {values.begin() + first * k, values.begin() + (first + batch) * k}, batch, k);
+      const std::vector<float> out = MatMul(table(), packed, part.view());
+      ASSERT_EQ(0, std::memcmp(out.data(), &whole[static_cast<size_t>(first * kRows)],
+                               out.size() * sizeof(float)))
+          << Info(type).name << " tokens " << first << " + " << batch;
+    }
+    for (int64_t begin = 0; begin < kRows; begin += kPackedGroupRows) {
+      for (const int64_t end : {begin + 16, begin + 32, kRows}) {
+        if (end > kRows) continue;
+        const std::vector<float> out = MatMul(table(), packed, begin, end, all.view());
+        for (size_t i = 0; i < out.size(); ++i) {
+          const int64_t row = static_cast<int64_t>(i) % kRows;
+          const float expected = begin <= row && row < end ? whole[i] : -1.0f;
+          ASSERT_EQ(out[i], expected) << Info(type).name << " rows " << begin << " to " << end;
+        }
+      }
+    }
+  }
+}
+
+// Every byte that a scale or a number of 8 bits can be.
+TEST_P(MatMulKernels, MatMulReadsEveryScaleAndQuant) {
+  std::mt19937 random(10);
+  for (const ElementType type : MultipliableTypes()) {
+    const ElementTypeInfo& info = Info(type);
+    if (!info.is_quantized) continue;
+    const int64_t k = 4 * std::max(info.block_elements, kActivationBlock);
+    std::vector<std::byte> bytes = RandomRows(type, 16 * k, random);
+    for (int round = 0; round < 64; ++round) {
+      if (type == ElementType::kMXFP4 || type == ElementType::kNVFP4) {
+        // The scales of these are bytes. Above 250 the weights of MXFP4 leave the range of floats.
+        for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(info.block_bytes)) {
+          bytes[at] =
+              static_cast<std::byte>(std::min(4 * round + static_cast<int>(random() % 4), 250));
+        }
+      } else {
+        bytes = RandomRows(type, 16 * k, random);
+      }
+      const Matrix matrix(type, 16, k, bytes);
+      std::vector<float> values = RandomFloats(k, random);
+      for (float& value : values) value *= 0x1p-20f;
+      const OwnedActivations activations(table(), values, 1, k);
+      ExpectProducts(table(), matrix, activations);
+    }
+  }
+}
+
 TEST_P(MatMulKernels, MatMulSurvivesExtremeWeightsAndActivations) {
   std::mt19937 random(6);
   constexpr int64_t kLength = 64;
-  std::vector<BlockQ8_0> blocks(2);
+  std::vector<BlockQ8_0> blocks(2 * 16);
   for (BlockQ8_0& block : blocks) {
     block.d = F32ToF16(1.0f);
     std::fill(std::begin(block.qs), std::end(block.qs), int8_t{-128});
   }
   std::vector<std::byte> bytes(blocks.size() * sizeof(BlockQ8_0));
   std::memcpy(bytes.data(), blocks.data(), bytes.size());
-  const Matrix matrix(ElementType::kQ8_0, 1, kLength, bytes);
+  const Matrix matrix(ElementType::kQ8_0, 16, kLength, bytes);
 
   std::vector<float> outlier = RandomFloats(kLength, random);
   outlier[5] = 1e4f;
@@ -247,12 +342,14 @@ TEST_P(MatMulKernels, MatMulSurvivesExtremeWeightsAndActivations) {
 TEST_P(MatMulKernels, MatMulOfANanIsNan) {
   std::mt19937 random(7);
   for (const ElementType type : {ElementType::kQ4_0, ElementType::kQ4_K, ElementType::kF32}) {
-    const Matrix matrix(type, 4, 256, random);
+    const Matrix matrix(type, 20, 256, random);
     std::vector<float> values = RandomFloats(256, random);
     values[77] = std::numeric_limits<float>::quiet_NaN();
     const OwnedActivations activations(table(), values, 1, 256);
-    for (const float product : MatMul(table(), matrix.rows(), activations.view())) {
-      EXPECT_TRUE(std::isnan(product)) << Info(type).name;
+    for (const WeightRows& form : matrix.Forms(table())) {
+      for (const float product : MatMul(table(), form, activations.view())) {
+        EXPECT_TRUE(std::isnan(product)) << Info(type).name;
+      }
     }
   }
 }

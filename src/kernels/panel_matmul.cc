@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "tensor/packed_rows.h"
 
 namespace thaw {
 namespace {
@@ -38,7 +39,7 @@ bool CanMultiply(ElementType type) { return IsFloatType(type) || Info(type).is_q
 
 int64_t MatMulScratchBytes(int64_t k) {
   const int64_t row_bytes = k + 2 * (k / kUnpackGroup) * int64_t{sizeof(float)};
-  return kMaxPanelRows * row_bytes;
+  return std::max(kMaxPanelRows * row_bytes, kPackedScratchBytes);
 }
 
 void MatMulByPanels(const PanelKernels& kernels, const WeightRows& weights, int64_t row_begin,
@@ -48,6 +49,16 @@ void MatMulByPanels(const PanelKernels& kernels, const WeightRows& weights, int6
   THAW_CHECK(activations.k == k);
   THAW_CHECK(0 <= row_begin && row_end <= weights.n_rows);
   const int64_t row_bytes = RowBytes(weights.type, k);
+  if (weights.is_packed) {
+    THAW_CHECK(kernels.multiply_packed != nullptr && CanPackRows(weights.type, k));
+    THAW_CHECK(row_begin % kPackedGroupRows == 0);
+    THAW_CHECK(row_end % kPackedGroupRows == 0 || row_end == weights.n_rows);
+    const int64_t groups = (row_end - row_begin) / kPackedGroupRows;
+    kernels.multiply_packed(weights.type, weights.data + row_begin * row_bytes, groups, activations,
+                            out + row_begin, out_stride, scratch);
+    row_begin += groups * kPackedGroupRows;
+    if (row_begin == row_end) return;
+  }
   const std::byte* rows = weights.data + row_begin * row_bytes;
   if (IsFloatType(weights.type)) {
     kernels.multiply_floats({weights.type, rows, row_bytes, row_end - row_begin, k}, activations,

@@ -29,6 +29,9 @@ constexpr int64_t PanelRows(int64_t k) {
   return 6 * k <= kHalfOfNearCache ? kMaxPanelRows : kMaxPanelRows / 2;
 }
 
+// What kernels/packed_products.h unpacks a part of two groups of packed rows to.
+inline constexpr int64_t kPackedScratchBytes = int64_t{96} << 10;
+
 // Unpacked rows (kernels/unpack.h):
 // weight[row][i] = scales[row][i / 16] * quants[row][i] + offsets[row][i / 16].
 struct WeightPanel {
@@ -57,6 +60,11 @@ struct PanelKernels {
                          int64_t out_stride);
   void (*multiply_floats)(const FloatRows& rows, const Activations& activations, float* out,
                           int64_t out_stride);
+  // Whole groups of packed rows (tensor/packed_rows.h), outliers included; nullptr where rows are
+  // not packed. `scratch`: kPackedScratchBytes aligned to 64.
+  void (*multiply_packed)(ElementType type, const std::byte* groups, int64_t n_groups,
+                          const Activations& activations, float* out, int64_t out_stride,
+                          std::byte* scratch);
 };
 
 // KernelTable::matmul by these kernels.

@@ -102,6 +102,7 @@ constexpr PanelKernels kPanelKernels = {
     .find_unpacker = [](ElementType) -> UnpackRowFunction { return nullptr; },
     .multiply_panel = MultiplyPanel,
     .multiply_floats = MultiplyFloats,
+    .multiply_packed = nullptr,
 };
 
 }  // namespace

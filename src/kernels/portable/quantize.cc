@@ -10,7 +10,7 @@ namespace {
 // next to anything a model computes such a block is zero.
 constexpr float kSmallestAmax = 0x1p-121f;
 
-void QuantizeBlock(const float* values, int8_t* quants, float* scale, float* sums) {
+void QuantizeBlock(const float* values, int8_t* quants, float* scale, int32_t* sums) {
   const float amax = LargestMagnitude(values, kActivationBlock);
   const bool is_finite = IsFiniteMagnitude(amax);
   if (!is_finite || amax < kSmallestAmax) {
@@ -26,7 +26,7 @@ void QuantizeBlock(const float* values, int8_t* quants, float* scale, float* sum
   for (int64_t half = 0; half < kActivationBlock / kActivationSum; ++half) {
     int32_t sum = 0;
     for (int64_t i = 0; i < kActivationSum; ++i) sum += quants[half * kActivationSum + i];
-    sums[half] = *scale * static_cast<float>(sum);
+    sums[half] = sum;
   }
 }
 

@@ -26,6 +26,9 @@ void MultiplyPanel(const WeightPanel& panel, const Activations& activations, flo
                    int64_t out_stride);
 void MultiplyFloats(const FloatRows& rows, const Activations& activations, float* out,
                     int64_t out_stride);
+void MultiplyPacked(ElementType type, const std::byte* groups, int64_t n_groups,
+                    const Activations& activations, float* out, int64_t out_stride,
+                    std::byte* scratch);
 
 void RmsNorm(const float* x, const float* weight, int64_t n, float epsilon, float* out);
 void SiluMultiply(const float* gate, const float* up, int64_t n, float* out);

@@ -16,21 +16,21 @@ int SumOfIntegers(__m256i v) {
   return _mm_cvtsi128_si32(sum);
 }
 
-void QuantizeBlock(const float* values, int8_t* quants, float* scale, float* sums) {
+void QuantizeBlock(const float* values, int8_t* quants, float* scale, int32_t* sums) {
   const FloatBlock block = LoadBlock(values);
   const float amax = LargestMagnitude(block);
   auto* bytes = reinterpret_cast<__m256i*>(quants);
   if (!(amax <= kLargestFinite) || amax < kSmallestAmax) {
     _mm256_storeu_si256(bytes, _mm256_setzero_si256());
     *scale = amax < kSmallestAmax ? 0.0f : amax;
-    sums[0] = *scale * 0.0f;
-    sums[1] = *scale * 0.0f;
+    sums[0] = 0;
+    sums[1] = 0;
     return;
   }
   *scale = amax / 127.0f;
   const IntegerBlock q = RoundProducts(block, 127.0f / amax);
-  sums[0] = *scale * static_cast<float>(SumOfIntegers(_mm256_add_epi32(q.v[0], q.v[1])));
-  sums[1] = *scale * static_cast<float>(SumOfIntegers(_mm256_add_epi32(q.v[2], q.v[3])));
+  sums[0] = SumOfIntegers(_mm256_add_epi32(q.v[0], q.v[1]));
+  sums[1] = SumOfIntegers(_mm256_add_epi32(q.v[2], q.v[3]));
   _mm256_storeu_si256(bytes, PackToBytes(q));
 }
 

@@ -1,0 +1,554 @@
+// How the blocks of packed rows (tensor/packed_rows.h) are read into vectors, type by type.
+//
+// A format is a struct of constants and two functions, templates over the vectors of an instruction
+// set (x86/lanes_*.h). A block is read in steps of 32 elements; the steps of a chunk share loads.
+//
+//   kBlock, kUnitBlocks, kLeadBytes, kBodyBytes   sizes in elements, blocks and bytes of one row
+//   kChunks, kPhases    chunks of a block, steps of a chunk
+//   kBits, kZero        weights are unsigned numbers of kBits bits, minus kZero. With 8 bits they
+//                       are signed where the lanes have signed bytes, which take no kZero.
+//   kGroup              16 or 32 elements share a scale
+//   kHasOffsets         weight = scale * number + offset
+//   LoadTerms           a block's scales and offsets
+//   LoadWeights         eight lines of four elements of every row: the weights of one step
+//
+// What is computed for a row are the numbers of kernels/unpack.h, in the same order of operations.
+// For the files that are compiled for an instruction set alone: everything is in an anonymous
+// namespace, so that each has a copy of its own (see x86/avx2.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace thaw {
+namespace {
+
+inline constexpr int64_t kLineBytes = 64;  // four bytes of each of 16 rows
+
+// Scales and offsets of the groups of a block, for the rows of one vector.
+template <typename V, int kGroups>
+struct Terms {
+  typename V::Floats scale[kGroups];
+  typename V::Floats offset[kGroups];
+};
+
+// Where a block lies: the first element of each lead field, and the body, for row 0 of a vector's
+// rows in a line of words; `lane` is that row.
+struct BlockPlace {
+  const std::byte* lead[2];
+  const std::byte* body;
+  int lane;
+
+  const std::byte* Line(int64_t index) const { return body + kLineBytes * index + 4 * lane; }
+};
+
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints LowNibbles(typename V::Ints x) {
+  return V::And(x, V::BroadcastByte(0x0f));
+}
+
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints HighNibbles(typename V::Ints x) {
+  return LowNibbles<V>(V::template ShiftRight<4>(x));
+}
+
+// (x >> shift) & mask in every word, as floats.
+template <typename V, int shift>
+[[gnu::always_inline]] inline typename V::Floats FieldAsFloats(typename V::Ints x, int mask) {
+  return V::ToFloats(V::And(V::template ShiftRight<shift>(x), V::Broadcast(mask)));
+}
+
+// Numbers of 8 bits as the lanes multiply them.
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints FromSignedBytes(typename V::Ints x) {
+  if constexpr (V::kSignedBytes) {
+    return x;
+  } else {
+    return V::Xor(x, V::BroadcastByte(0x80));
+  }
+}
+
+// Nibbles of four lines to the eight lines of a step: Q4_0 and all that keep its order.
+template <typename V>
+[[gnu::always_inline]] inline void LoadNibbles(const BlockPlace& at, int64_t line,
+                                               typename V::Ints* w) {
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const typename V::Ints x = V::Load(at.Line(line + j));
+    w[j] = LowNibbles<V>(x);
+    w[j + 4] = HighNibbles<V>(x);
+  }
+}
+
+// Adds bit 4 to the eight lines, from a line whose bytes hold one bit for each of them.
+template <typename V, int j = 0>
+[[gnu::always_inline]] inline void AddHighBits(typename V::Ints bits, typename V::Ints* w) {
+  if constexpr (j < 8) {
+    typename V::Ints moved = bits;
+    if constexpr (j < 4) moved = V::template ShiftLeft<4 - j>(bits);
+    if constexpr (j > 4) moved = V::template ShiftRight<j - 4>(bits);
+    w[j] = V::Or(w[j], V::And(moved, V::BroadcastByte(0x10)));
+    AddHighBits<V, j + 1>(bits, w);
+  }
+}
+
+// One block of 32 with a scale in half precision.
+struct SmallFormat {
+  static constexpr int kBlock = 32;
+  static constexpr int kUnitBlocks = 2;
+  static constexpr int kLeadBytes = 2;
+  static constexpr int kChunks = 1;
+  static constexpr int kPhases = 1;
+  static constexpr int kGroup = 32;
+  static constexpr bool kHasOffsets = false;
+
+  template <typename V>
+  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 1>& terms) {
+    terms.scale[0] = V::LoadHalves(at.lead[0] + 2 * at.lane);
+  }
+};
+
+// The same with an offset, also in half precision.
+struct SmallOffsetFormat : SmallFormat {
+  static constexpr int kUnitBlocks = 1;
+  static constexpr int kLeadBytes = 4;
+  static constexpr int kZero = 0;
+  static constexpr bool kHasOffsets = true;
+
+  template <typename V>
+  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 1>& terms) {
+    terms.scale[0] = V::LoadHalves(at.lead[0] + 2 * at.lane);
+    terms.offset[0] = V::LoadHalves(at.lead[1] + 2 * at.lane);
+  }
+};
+
+struct FormatQ4_0 : SmallFormat {
+  static constexpr int kBodyBytes = 16;
+  static constexpr int kBits = 4;
+  static constexpr int kZero = 8;
+
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
+                                                        typename V::Ints* w) {
+    LoadNibbles<V>(at, 0, w);
+  }
+};
+
+struct FormatQ4_1 : SmallOffsetFormat {
+  static constexpr int kBodyBytes = 16;
+  static constexpr int kBits = 4;
+
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
+                                                        typename V::Ints* w) {
+    LoadNibbles<V>(at, 0, w);
+  }
+};
+
+struct FormatQ5_0 : SmallFormat {
+  static constexpr int kBodyBytes = 20;
+  static constexpr int kBits = 5;
+  static constexpr int kZero = 16;
+
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
+                                                        typename V::Ints* w) {
+    LoadNibbles<V>(at, 1, w);
+    AddHighBits<V>(V::Load(at.Line(0)), w);
+  }
+};
+
+struct FormatQ5_1 : SmallOffsetFormat {
+  static constexpr int kBodyBytes = 20;
+  static constexpr int kBits = 5;
+
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
+                                                        typename V::Ints* w) {
+    LoadNibbles<V>(at, 1, w);
+    AddHighBits<V>(V::Load(at.Line(0)), w);
+  }
+};
+
+struct FormatQ8_0 : SmallFormat {
+  static constexpr int kBodyBytes = 32;
+  static constexpr int kBits = 8;
+  static constexpr int kZero = 128;
+
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
+                                                        typename V::Ints* w) {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) w[j] = FromSignedBytes<V>(V::Load(at.Line(j)));
+  }
+};
+
+// kIQ4Values of kernels/codebooks.h, which a test compares it with.
+alignas(16) constexpr int8_t kPackedIQ4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                                     1,    13,   25,  38,  53,  69,  89,  113};
+
+template <typename V>
+[[gnu::always_inline]] inline void LookUpIQ4(typename V::Ints* w) {
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) w[j] = FromSignedBytes<V>(V::LookUp(kPackedIQ4Values, w[j]));
+}
+
+struct FormatIQ4_NL : SmallFormat {
+  static constexpr int kBodyBytes = 16;
+  static constexpr int kBits = 8;
+  static constexpr int kZero = 128;
+
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
+                                                        typename V::Ints* w) {
+    LoadNibbles<V>(at, 0, w);
+    LookUpIQ4<V>(w);
+  }
+};
+
+// kDoubledE2M1Values of kernels/codebooks.h plus 16, which makes them numbers of 5 bits.
+alignas(16) constexpr int8_t kPackedE2M1Values[16] = {16, 17, 18, 19, 20, 22, 24, 28,
+                                                      16, 15, 14, 13, 12, 10, 8,  4};
+
+template <typename V>
+[[gnu::always_inline]] inline void LookUpE2M1(typename V::Ints* w) {
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) w[j] = V::LookUp(kPackedE2M1Values, w[j]);
+}
+
+struct FormatMXFP4 {
+  static constexpr int kBlock = 32;
+  static constexpr int kUnitBlocks = 4;
+  static constexpr int kLeadBytes = 1;
+  static constexpr int kBodyBytes = 16;
+  static constexpr int kChunks = 1;
+  static constexpr int kPhases = 1;
+  static constexpr int kBits = 5;
+  static constexpr int kZero = 16;
+  static constexpr int kGroup = 32;
+  static constexpr bool kHasOffsets = false;
+
+  // 2^(e - 128), e from 0 to 255, as the product of two normal numbers 2^(a - 127) 2^(b - 127) with
+  // a + b = e + 126.
+  template <typename V>
+  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 1>& terms) {
+    const typename V::Ints sum =
+        V::Add(V::LoadBytesAsWords(at.lead[0] + at.lane), V::Broadcast(126));
+    const typename V::Ints a = V::template ShiftRight<1>(sum);
+    const typename V::Ints b = V::Subtract(sum, a);
+    terms.scale[0] = V::Multiply(V::AsFloats(V::template ShiftLeft<23>(a)),
+                                 V::AsFloats(V::template ShiftLeft<23>(b)));
+  }
+
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
+                                                        typename V::Ints* w) {
+    LoadNibbles<V>(at, 0, w);
+    LookUpE2M1<V>(w);
+  }
+};
+
+struct FormatNVFP4 {
+  static constexpr int kBlock = 64;
+  static constexpr int kUnitBlocks = 1;
+  static constexpr int kLeadBytes = 0;
+  static constexpr int kBodyBytes = 36;
+  static constexpr int kChunks = 2;
+  static constexpr int kPhases = 1;
+  static constexpr int kBits = 5;
+  static constexpr int kZero = 16;
+  static constexpr int kGroup = 16;
+  static constexpr bool kHasOffsets = false;
+
+  // UE4M3 / 2: the 7 bits are put where a float has the lower 4 bits of its exponent and the upper
+  // 3 of its mantissa; what is missing is the difference of the biases, 2^(127 - 7), halved.
+  template <typename V, int group>
+  [[gnu::always_inline]] static inline typename V::Floats Scale(typename V::Ints words) {
+    const typename V::Ints code =
+        V::And(V::template ShiftRight<8 * group>(words), V::Broadcast(0xff));
+    const typename V::Ints number = V::ZeroWhereEqual(code, V::Broadcast(0x7f));
+    const typename V::Ints bits = V::template ShiftLeft<20>(V::And(number, V::Broadcast(0x7f)));
+    return V::Multiply(V::AsFloats(bits), V::Broadcast(0x1p119f));
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 4>& terms) {
+    const typename V::Ints words = V::Load(at.Line(0));
+    terms.scale[0] = Scale<V, 0>(words);
+    terms.scale[1] = Scale<V, 1>(words);
+    terms.scale[2] = Scale<V, 2>(words);
+    terms.scale[3] = Scale<V, 3>(words);
+  }
+
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int chunk,
+                                                        typename V::Ints* w) {
+#pragma GCC unroll 2
+    for (int group = 0; group < 2; ++group) {
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) {
+        const typename V::Ints x = V::Load(at.Line(1 + 4 * chunk + 2 * group + j));
+        w[4 * group + j] = LowNibbles<V>(x);
+        w[4 * group + j + 2] = HighNibbles<V>(x);
+      }
+    }
+    LookUpE2M1<V>(w);
+  }
+};
+
+// Blocks of 256.
+struct LargeFormat {
+  static constexpr int kBlock = 256;
+  static constexpr int kUnitBlocks = 1;
+  static constexpr int kLeadBytes = 4;
+};
+
+// Q4_K and Q5_K: eight scales and minima of 6 bits in three words.
+struct SixBitFormat : LargeFormat {
+  static constexpr int kChunks = 4;
+  static constexpr int kPhases = 2;
+  static constexpr int kZero = 0;
+  static constexpr int kGroup = 32;
+  static constexpr bool kHasOffsets = true;
+
+  // Terms [group, 8) from the words of four groups each.
+  template <typename V, int group = 0>
+  [[gnu::always_inline]] static inline void Scale(typename V::Floats d, typename V::Floats minus_m,
+                                                  const typename V::Ints* scales,
+                                                  const typename V::Ints* minima,
+                                                  Terms<V, 8>& terms) {
+    if constexpr (group < 8) {
+      constexpr int kShift = 8 * (group % 4);
+      terms.scale[group] = V::Multiply(d, FieldAsFloats<V, kShift>(scales[group / 4], 0xff));
+      terms.offset[group] = V::Multiply(minus_m, FieldAsFloats<V, kShift>(minima[group / 4], 0xff));
+      Scale<V, group + 1>(d, minus_m, scales, minima, terms);
+    }
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 8>& terms) {
+    const typename V::Ints six = V::BroadcastByte(0x3f);
+    const typename V::Ints upper = V::BroadcastByte(0x30);
+    const typename V::Ints first = V::Load(at.Line(0));
+    const typename V::Ints second = V::Load(at.Line(1));
+    const typename V::Ints third = V::Load(at.Line(2));
+    const typename V::Ints scales[2] = {
+        V::And(first, six),
+        V::Or(LowNibbles<V>(third), V::And(V::template ShiftRight<2>(first), upper))};
+    const typename V::Ints minima[2] = {
+        V::And(second, six),
+        V::Or(HighNibbles<V>(third), V::And(V::template ShiftRight<2>(second), upper))};
+    Scale<V>(V::LoadHalves(at.lead[0] + 2 * at.lane),
+             V::Negate(V::LoadHalves(at.lead[1] + 2 * at.lane)), scales, minima, terms);
+  }
+
+  // Nibbles of the eight lines of a chunk: low ones first.
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadPhase(const BlockPlace& at, int line,
+                                                      typename V::Ints* w) {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      const typename V::Ints x = V::Load(at.Line(line + j));
+      w[j] = phase == 0 ? LowNibbles<V>(x) : HighNibbles<V>(x);
+    }
+  }
+};
+
+struct FormatQ4_K : SixBitFormat {
+  static constexpr int kBodyBytes = 140;
+  static constexpr int kBits = 4;
+
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int chunk,
+                                                        typename V::Ints* w) {
+    LoadPhase<V, phase>(at, 3 + 8 * chunk, w);
+  }
+};
+
+struct FormatQ5_K : SixBitFormat {
+  static constexpr int kBodyBytes = 172;
+  static constexpr int kBits = 5;
+
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int chunk,
+                                                        typename V::Ints* w) {
+    LoadPhase<V, phase>(at, 11 + 8 * chunk, w);
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      const typename V::Ints bit =
+          V::And(V::ShiftRight(V::Load(at.Line(3 + j)), 2 * chunk + phase), V::BroadcastByte(1));
+      w[j] = V::Or(w[j], V::template ShiftLeft<4>(bit));
+    }
+  }
+};
+
+// Bits [2 phase, 2 phase + 2) of every byte, in place 0.
+template <typename V, int phase>
+[[gnu::always_inline]] inline typename V::Ints TwoBits(typename V::Ints x) {
+  return V::And(V::template ShiftRight<2 * phase>(x), V::BroadcastByte(3));
+}
+
+struct FormatQ2_K : LargeFormat {
+  static constexpr int kBodyBytes = 80;
+  static constexpr int kChunks = 2;
+  static constexpr int kPhases = 4;
+  static constexpr int kBits = 2;
+  static constexpr int kZero = 0;
+  static constexpr int kGroup = 16;
+  static constexpr bool kHasOffsets = true;
+
+  template <typename V, int group = 0>
+  [[gnu::always_inline]] static inline void Scale(typename V::Floats d, typename V::Floats minus_m,
+                                                  const BlockPlace& at, Terms<V, 16>& terms) {
+    if constexpr (group < 16) {
+      constexpr int kShift = 8 * (group % 4);
+      const typename V::Ints words = V::Load(at.Line(group / 4));
+      terms.scale[group] = V::Multiply(d, FieldAsFloats<V, kShift>(words, 0x0f));
+      terms.offset[group] = V::Multiply(minus_m, FieldAsFloats<V, kShift + 4>(words, 0x0f));
+      Scale<V, group + 1>(d, minus_m, at, terms);
+    }
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 16>& terms) {
+    Scale<V>(V::LoadHalves(at.lead[0] + 2 * at.lane),
+             V::Negate(V::LoadHalves(at.lead[1] + 2 * at.lane)), at, terms);
+  }
+
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int chunk,
+                                                        typename V::Ints* w) {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) w[j] = TwoBits<V, phase>(V::Load(at.Line(4 + 8 * chunk + j)));
+  }
+};
+
+struct FormatQ3_K : LargeFormat {
+  static constexpr int kUnitBlocks = 2;
+  static constexpr int kLeadBytes = 2;
+  static constexpr int kBodyBytes = 108;
+  static constexpr int kChunks = 2;
+  static constexpr int kPhases = 4;
+  static constexpr int kBits = 3;
+  static constexpr int kZero = 4;
+  static constexpr int kGroup = 16;
+  static constexpr bool kHasOffsets = false;
+
+  // s[0:4] = nibble g / 8 of byte g % 8; s[4:6] = bits 2 (g / 4) of byte 8 + g % 4.
+  template <typename V, int group = 0>
+  [[gnu::always_inline]] static inline void Scale(typename V::Floats d, const BlockPlace& at,
+                                                  Terms<V, 16>& terms) {
+    if constexpr (group < 16) {
+      const typename V::Ints low = V::template ShiftRight<8 * (group % 4) + 4 * (group / 8)>(
+          V::Load(at.Line(group % 8 / 4)));
+      const typename V::Ints high =
+          V::template ShiftRight<8 * (group % 4) + 2 * (group / 4)>(V::Load(at.Line(2)));
+      const typename V::Ints scale =
+          V::Or(V::And(low, V::Broadcast(0x0f)),
+                V::template ShiftLeft<4>(V::And(high, V::Broadcast(0x03))));
+      terms.scale[group] = V::Multiply(d, V::ToFloats(V::Subtract(scale, V::Broadcast(32))));
+      Scale<V, group + 1>(d, at, terms);
+    }
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 16>& terms) {
+    Scale<V>(V::LoadHalves(at.lead[0] + 2 * at.lane), at, terms);
+  }
+
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int chunk,
+                                                        typename V::Ints* w) {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      const typename V::Ints bit =
+          V::And(V::ShiftRight(V::Load(at.Line(3 + j)), 4 * chunk + phase), V::BroadcastByte(1));
+      w[j] = V::Or(TwoBits<V, phase>(V::Load(at.Line(11 + 8 * chunk + j))),
+                   V::template ShiftLeft<2>(bit));
+    }
+  }
+};
+
+struct FormatQ6_K : LargeFormat {
+  static constexpr int kUnitBlocks = 2;
+  static constexpr int kLeadBytes = 2;
+  static constexpr int kBodyBytes = 208;
+  static constexpr int kChunks = 2;
+  static constexpr int kPhases = 4;
+  static constexpr int kBits = 6;
+  static constexpr int kZero = 32;
+  static constexpr int kGroup = 16;
+  static constexpr bool kHasOffsets = false;
+
+  template <typename V, int group = 0>
+  [[gnu::always_inline]] static inline void Scale(typename V::Floats d, const BlockPlace& at,
+                                                  Terms<V, 16>& terms) {
+    if constexpr (group < 16) {
+      const typename V::Ints words = V::Load(at.Line(group / 4));
+      const typename V::Ints scale =
+          V::template ShiftRightSigned<24>(V::template ShiftLeft<24 - 8 * (group % 4)>(words));
+      terms.scale[group] = V::Multiply(d, V::ToFloats(scale));
+      Scale<V, group + 1>(d, at, terms);
+    }
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 16>& terms) {
+    Scale<V>(V::LoadHalves(at.lead[0] + 2 * at.lane), at, terms);
+  }
+
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int chunk,
+                                                        typename V::Ints* w) {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      const typename V::Ints x = V::Load(at.Line(4 + 16 * chunk + 8 * (phase % 2) + j));
+      const typename V::Ints bits = V::Load(at.Line(36 + 8 * chunk + j));
+      typename V::Ints high = bits;
+      if constexpr (phase < 2) high = V::template ShiftLeft<4 - 2 * phase>(bits);
+      if constexpr (phase == 3) high = V::template ShiftRight<2>(bits);
+      w[j] = V::Or(phase < 2 ? LowNibbles<V>(x) : HighNibbles<V>(x),
+                   V::And(high, V::BroadcastByte(0x30)));
+    }
+  }
+};
+
+struct FormatIQ4_XS : LargeFormat {
+  static constexpr int kBodyBytes = 132;
+  static constexpr int kChunks = 8;
+  static constexpr int kPhases = 1;
+  static constexpr int kBits = 8;
+  static constexpr int kZero = 128;
+  static constexpr int kGroup = 32;
+  static constexpr bool kHasOffsets = false;
+
+  template <typename V, int group = 0>
+  [[gnu::always_inline]] static inline void Scale(typename V::Floats d, typename V::Ints low,
+                                                  typename V::Ints high, Terms<V, 8>& terms) {
+    if constexpr (group < 8) {
+      const typename V::Ints four =
+          V::And(V::template ShiftRight<4 * group>(low), V::Broadcast(0x0f));
+      const typename V::Ints two =
+          V::And(V::template ShiftRight<2 * group>(high), V::Broadcast(0x03));
+      const typename V::Ints scale = V::Or(four, V::template ShiftLeft<4>(two));
+      terms.scale[group] = V::Multiply(d, V::ToFloats(V::Subtract(scale, V::Broadcast(32))));
+      Scale<V, group + 1>(d, low, high, terms);
+    }
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 8>& terms) {
+    Scale<V>(V::LoadHalves(at.lead[0] + 2 * at.lane), V::Load(at.Line(0)),
+             V::LoadHalvesAsWords(at.lead[1] + 2 * at.lane), terms);
+  }
+
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int chunk,
+                                                        typename V::Ints* w) {
+    LoadNibbles<V>(at, 1 + 4 * chunk, w);
+    LookUpIQ4<V>(w);
+  }
+};
+
+}  // namespace
+}  // namespace thaw

@@ -1,0 +1,728 @@
+// Products of packed rows (tensor/packed_rows.h) with activations, over the vectors V of an
+// instruction set (x86/lanes_*.h) and the formats of packed_formats.h.
+//
+// A few tokens are multiplied directly: each step of 32 elements is unpacked into registers and
+// multiplied with all of them, so that the weights are read once, in one stream. Many tokens are
+// multiplied through a panel: up to two groups of rows are unpacked, kSegment elements at a time,
+// into bytes and float scales that stay in a near cache, and tiles of a few tokens run over it.
+//
+// Either way one (row, token) has one sum of floats and goes through the same operations in the
+// same order: step after step its integer sum times both scales, then the offsets; and after every
+// kSpan elements the outliers among them. That is what row invariance rests on.
+//
+// In an anonymous namespace, for the reason given in packed_formats.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/activations.h"
+#include "kernels/packed_formats.h"
+#include "kernels/panel_matmul.h"
+#include "tensor/element_type.h"
+
+namespace thaw {
+namespace {
+
+inline constexpr int64_t kGroupRows = 16;
+inline constexpr int64_t kStep = 32;  // elements: one activation block
+inline constexpr int64_t kSpan = 256;
+
+// Elements of a panel: 64 KiB of bytes for two groups, and 8 to 32 KiB of scales and offsets. Half
+// of the smallest L2 cache; each segment costs a load and a store of every sum.
+inline constexpr int64_t kSegment = 2048;
+inline constexpr int64_t kPanelGroups = 2;
+inline constexpr int64_t kPanelRows = kPanelGroups * kGroupRows;
+inline constexpr int64_t kPanelLineBytes = 4 * kPanelRows;
+
+// How far ahead of the weights that are multiplied memory is asked for.
+inline constexpr int64_t kPrefetchBytes = 6 << 10;
+
+inline constexpr int64_t kNoOutlier = INT64_MAX;
+
+template <typename F>
+inline constexpr int kGroupsOfBlock = F::kBlock / F::kGroup;
+template <typename F>
+inline constexpr int kStepsOfBlock = F::kBlock / 32;
+template <typename F>
+inline constexpr int64_t kBlockBytes = F::kLeadBytes + F::kBodyBytes;
+
+// Weights of 8 bits take no zero point where the lanes multiply them as signed numbers.
+template <typename V, typename F>
+inline constexpr int kZeroOf = F::kBits == 8 && V::kSignedBytes ? 0 : F::kZero;
+
+constexpr int Log2(int x) { return x <= 1 ? 0 : 1 + Log2(x / 2); }
+
+// What a correction (kernels/activations.h) is shifted by for a zero point.
+constexpr int CorrectionShift(int zero) { return Log2(kCorrectionUnit) - Log2(zero); }
+
+// The activations of tokens from `token` on, as the kernels address them.
+struct TokenRows {
+  const int8_t* quants;
+  const float* scales;
+  const float* sums;
+  const float* block_sums;
+  const int32_t* corrections;
+  const int32_t* block_corrections;
+  const Outlier* outliers;
+  const int32_t* outlier_counts;
+  int64_t k;
+
+  TokenRows(const Activations& a, int64_t token)
+      : quants(a.quants + token * a.k),
+        scales(a.scales + token * (a.k / 32)),
+        sums(a.sums + token * (a.k / 16)),
+        block_sums(a.block_sums + token * (a.k / 32)),
+        corrections(a.corrections + token * (a.k / 16)),
+        block_corrections(a.block_corrections + token * (a.k / 32)),
+        outliers(a.outliers + token * OutlierStride(a.k)),
+        outlier_counts(a.outlier_counts + token),
+        k(a.k) {}
+
+  // MaxOutliers, which must not be called here.
+  static int64_t OutlierStride(int64_t k) { return k / (kOutlierRatio * kOutlierRatio); }
+
+  // The first outlier of a token from element `index` on.
+  int32_t FirstOutlierFrom(int64_t t, int64_t index) const {
+    const Outlier* of_token = outliers + t * OutlierStride(k);
+    int32_t next = 0;
+    while (next < outlier_counts[t] && of_token[next].index < index) ++next;
+    return next;
+  }
+  int64_t OutlierIndex(int64_t t, int32_t next) const {
+    return next < outlier_counts[t] ? outliers[t * OutlierStride(k) + next].index : kNoOutlier;
+  }
+};
+
+// Adds the products of one step to the sum of a token. `sums`: the integer sums of the step (of its
+// halves, where 16 elements share a scale).
+template <typename V, int kGroup, bool kHasOffsets>
+[[gnu::always_inline]] inline typename V::Floats AddStep(
+    typename V::Floats total, const typename V::Ints* sums, const typename V::Floats* scale,
+    const typename V::Floats* offset, const TokenRows& rows, int64_t t, int64_t step) {
+  const int64_t at = t * (rows.k / 32) + step;
+  const typename V::Floats token_scale = V::Broadcast(rows.scales[at]);
+  if constexpr (kGroup == 32) {
+    total = V::MultiplyAdd(V::ToFloats(sums[0]), V::Multiply(scale[0], token_scale), total);
+    if constexpr (kHasOffsets) {
+      total = V::MultiplyAdd(offset[0], V::Broadcast(rows.block_sums[at]), total);
+    }
+  } else {
+    const typename V::Floats first = V::Multiply(V::ToFloats(sums[0]), scale[0]);
+    const typename V::Floats both = V::MultiplyAdd(V::ToFloats(sums[1]), scale[1], first);
+    total = V::MultiplyAdd(both, token_scale, total);
+    if constexpr (kHasOffsets) {
+      total = V::MultiplyAdd(offset[0], V::Broadcast(rows.sums[2 * at]), total);
+      total = V::MultiplyAdd(offset[1], V::Broadcast(rows.sums[2 * at + 1]), total);
+    }
+  }
+  return total;
+}
+
+// ------------------------------------------------------------------------------------ directly
+
+template <typename F>
+[[gnu::always_inline]] inline BlockPlace PlaceOf(const std::byte* unit, int64_t unit_blocks,
+                                                 int64_t block, int lane) {
+  // Two lead fields are two bytes each and stand in units of one block.
+  constexpr int64_t kLeadFieldBytes = F::kLeadBytes == 4 ? 2 : F::kLeadBytes;
+  const std::byte* lead = unit + kGroupRows * kLeadFieldBytes * block;
+  return {.lead = {lead, lead + kGroupRows * kLeadFieldBytes * unit_blocks},
+          .body = unit + kGroupRows * (F::kLeadBytes * unit_blocks + F::kBodyBytes * block),
+          .lane = lane};
+}
+
+// Adds the products of step `phase` of a chunk to the sums of kTokens tokens.
+template <typename V, typename F, int kTokens, int phase>
+[[gnu::always_inline]] inline void MultiplyStep(const BlockPlace& place, int chunk,
+                                                const Terms<V, kGroupsOfBlock<F>>& terms,
+                                                const TokenRows& rows, int64_t first_step,
+                                                typename V::Floats* total) {
+  using Ints = typename V::Ints;
+  constexpr int kZero = kZeroOf<V, F>;
+  const int step_of_block = chunk * F::kPhases + phase;
+  const int64_t step = first_step + step_of_block;
+  const int group = step_of_block * (32 / F::kGroup);
+  Ints w[8];
+  F::template LoadWeights<V, phase>(place, chunk, w);
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    const int64_t at = t * (rows.k / 32) + step;
+    const int8_t* a = rows.quants + t * rows.k + kStep * step;
+    Ints sums[2];
+    if constexpr (F::kGroup == 32) {
+      Ints init = V::Broadcast(0);
+      if constexpr (kZero != 0) {
+        init = V::template ShiftRightSigned<CorrectionShift(kZero)>(
+            V::Broadcast(rows.block_corrections[at]));
+      }
+      sums[0] = V::template Dot<F::kBits, 8>(w, a, init);
+    } else {
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        Ints init = V::Broadcast(0);
+        if constexpr (kZero != 0) {
+          init = V::template ShiftRightSigned<CorrectionShift(kZero)>(
+              V::Broadcast(rows.corrections[2 * at + half]));
+        }
+        sums[half] = V::template Dot<F::kBits, 4>(w + 4 * half, a + 16 * half, init);
+      }
+    }
+    total[t] = AddStep<V, F::kGroup, F::kHasOffsets>(total[t], sums, terms.scale + group,
+                                                     terms.offset + group, rows, t, step);
+  }
+}
+
+// The weights of element `index` of a block, for all rows of a vector.
+template <typename V, typename F>
+[[gnu::noinline]] typename V::Floats WeightsAt(const BlockPlace& place,
+                                               const Terms<V, kGroupsOfBlock<F>>& terms,
+                                               int64_t index) {
+  using Ints = typename V::Ints;
+  const auto step = static_cast<int>(index / kStep);
+  const int chunk = step / F::kPhases;
+  Ints w[8];
+  switch (step % F::kPhases) {
+    case 0:
+      F::template LoadWeights<V, 0>(place, chunk, w);
+      break;
+    case 1:
+      if constexpr (F::kPhases > 1) F::template LoadWeights<V, 1>(place, chunk, w);
+      break;
+    case 2:
+      if constexpr (F::kPhases > 2) F::template LoadWeights<V, 2>(place, chunk, w);
+      break;
+    default:
+      if constexpr (F::kPhases > 3) F::template LoadWeights<V, 3>(place, chunk, w);
+      break;
+  }
+  const int64_t group = index / F::kGroup;
+  const Ints four = w[index % kStep / 4];
+  // The byte of the element, at the upper end of its word, comes down with or without its sign.
+  const Ints top = V::ShiftLeft(four, static_cast<int>(24 - 8 * (index % 4)));
+  Ints number;
+  if constexpr (F::kBits == 8 && V::kSignedBytes) {
+    number = V::template ShiftRightSigned<24>(top);
+  } else {
+    number = V::Subtract(V::template ShiftRight<24>(top), V::Broadcast(kZeroOf<V, F>));
+  }
+  typename V::Floats weights = V::Multiply(terms.scale[group], V::ToFloats(number));
+  if constexpr (F::kHasOffsets) weights = V::Add(weights, terms.offset[group]);
+  return weights;
+}
+
+// Where a block lies in a group of rows.
+template <typename F>
+[[gnu::always_inline]] inline BlockPlace PlaceInGroup(const std::byte* group, int64_t k,
+                                                      int64_t block, int lane) {
+  const int64_t blocks = k / F::kBlock;
+  const int64_t first = block / F::kUnitBlocks * F::kUnitBlocks;
+  const int64_t of_unit = blocks - first < F::kUnitBlocks ? blocks - first : F::kUnitBlocks;
+  return PlaceOf<F>(group + kGroupRows * kBlockBytes<F> * first, of_unit, block - first, lane);
+}
+
+// Adds what the outliers before element `end` contribute to one token; `next` is the first that was
+// not added yet.
+template <typename V, typename F>
+[[gnu::noinline]] typename V::Floats AddOutliers(const std::byte* group, int64_t k, int lane,
+                                                 const TokenRows& rows, int64_t t, int64_t end,
+                                                 int32_t& next, typename V::Floats total) {
+  int64_t open_block = -1;
+  BlockPlace place{};
+  Terms<V, kGroupsOfBlock<F>> terms;
+  for (; rows.OutlierIndex(t, next) < end; ++next) {
+    const Outlier& outlier = rows.outliers[t * TokenRows::OutlierStride(k) + next];
+    const int64_t block = outlier.index / F::kBlock;
+    if (block != open_block) {
+      place = PlaceInGroup<F>(group, k, block, lane);
+      F::template LoadTerms<V>(place, terms);
+      open_block = block;
+    }
+    const typename V::Floats weights =
+        WeightsAt<V, F>(place, terms, outlier.index - block * F::kBlock);
+    total = V::MultiplyAdd(weights, V::Broadcast(outlier.value), total);
+  }
+  return total;
+}
+
+template <typename V, typename F, int kTokens>
+[[gnu::always_inline]] inline void MultiplyBlock(const BlockPlace& place, const TokenRows& rows,
+                                                 int64_t first_step, typename V::Floats* total) {
+  constexpr int64_t kChunkLines = (kGroupRows * kBlockBytes<F> / F::kChunks + 63) / 64;
+  Terms<V, kGroupsOfBlock<F>> terms;
+  F::template LoadTerms<V>(place, terms);
+  // Kept rolled: code that reads many places at once defeats the hardware's prefetching.
+#pragma GCC unroll 1
+  for (int chunk = 0; chunk < F::kChunks; ++chunk) {
+    if (place.lane == 0) {
+      const std::byte* ahead = place.body + kPrefetchBytes + chunk * kChunkLines * 64;
+#pragma GCC unroll 64
+      for (int64_t line = 0; line < kChunkLines; ++line) __builtin_prefetch(ahead + 64 * line);
+    }
+    MultiplyStep<V, F, kTokens, 0>(place, chunk, terms, rows, first_step, total);
+    if constexpr (F::kPhases > 1) {
+      MultiplyStep<V, F, kTokens, 1>(place, chunk, terms, rows, first_step, total);
+    }
+    if constexpr (F::kPhases > 2) {
+      MultiplyStep<V, F, kTokens, 2>(place, chunk, terms, rows, first_step, total);
+      MultiplyStep<V, F, kTokens, 3>(place, chunk, terms, rows, first_step, total);
+    }
+  }
+}
+
+// One group of rows times kTokens tokens; out[t * out_stride + row].
+template <typename V, typename F, int kTokens>
+[[gnu::noinline]] void MultiplyGroup(const std::byte* group, const TokenRows& rows, float* out,
+                                     int64_t out_stride) {
+  const int64_t k = rows.k;
+  const int64_t blocks = k / F::kBlock;
+  for (int lane = 0; lane < kGroupRows; lane += V::kLanes) {
+    typename V::Floats total[kTokens];
+    int32_t next[kTokens];
+    int64_t next_index = kNoOutlier;
+    for (int t = 0; t < kTokens; ++t) {
+      total[t] = V::Zero();
+      next[t] = 0;
+      if (rows.OutlierIndex(t, 0) < next_index) next_index = rows.OutlierIndex(t, 0);
+    }
+    const std::byte* unit = group;
+    for (int64_t block = 0; block < blocks; block += F::kUnitBlocks) {
+      const int64_t of_unit = blocks - block < F::kUnitBlocks ? blocks - block : F::kUnitBlocks;
+      for (int64_t i = 0; i < of_unit; ++i) {
+        MultiplyBlock<V, F, kTokens>(PlaceOf<F>(unit, of_unit, i, lane), rows,
+                                     (block + i) * kStepsOfBlock<F>, total);
+        const int64_t end = (block + i + 1) * F::kBlock;
+        if (next_index >= end || (end % kSpan != 0 && end != k)) continue;
+        next_index = kNoOutlier;
+#pragma GCC unroll 8
+        for (int t = 0; t < kTokens; ++t) {
+          total[t] = AddOutliers<V, F>(group, k, lane, rows, t, end, next[t], total[t]);
+          const int64_t index = rows.OutlierIndex(t, next[t]);
+          if (index < next_index) next_index = index;
+        }
+      }
+      unit += kGroupRows * kBlockBytes<F> * of_unit;
+    }
+    for (int t = 0; t < kTokens; ++t) V::StoreFloats(total[t], out + t * out_stride + lane);
+  }
+}
+
+// ------------------------------------------------------------------------------------ by panels
+
+// Two groups of rows (or one), unpacked: the memory of a panel.
+struct Panel {
+  std::byte* lines;  // [kSegment / 4, kPanelRows, 4]
+  float* scales;     // [kSegment / 16, kPanelRows]; [kSegment / 32, ...] where 32 share a scale
+  float* offsets;    // the same
+
+  explicit Panel(std::byte* scratch)
+      : lines(scratch),
+        scales(reinterpret_cast<float*>(scratch + kPanelRows * kSegment)),
+        offsets(scales + kPanelRows * (kSegment / 16)) {}
+};
+
+inline constexpr int64_t kPanelBytes =
+    kPanelRows * (kSegment + 2 * (kSegment / 16) * int64_t{sizeof(float)});
+
+static_assert(kPanelBytes <= kPackedScratchBytes);
+
+template <typename V, typename F, int phase>
+[[gnu::always_inline]] inline void UnpackStep(const BlockPlace& place, int chunk,
+                                              std::byte* lines) {
+  typename V::Ints w[8];
+  F::template LoadWeights<V, phase>(place, chunk, w);
+  std::byte* to = lines + (chunk * F::kPhases + phase) * 8 * kPanelLineBytes;
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) V::Store(w[j], to + j * kPanelLineBytes);
+}
+
+// Elements [begin, end) of a group as rows [row, row + 16) of a panel.
+template <typename V, typename F>
+[[gnu::noinline]] void FillPanel(const std::byte* group, int64_t k, int64_t begin, int64_t end,
+                                 int64_t row, const Panel& panel) {
+  for (int lane = 0; lane < kGroupRows; lane += V::kLanes) {
+    std::byte* lines = panel.lines + 4 * (row + lane);
+    float* scales = panel.scales + row + lane;
+    float* offsets = panel.offsets + row + lane;
+    for (int64_t block = begin / F::kBlock; block < end / F::kBlock; ++block) {
+      const BlockPlace place = PlaceInGroup<F>(group, k, block, lane);
+      Terms<V, kGroupsOfBlock<F>> terms;
+      F::template LoadTerms<V>(place, terms);
+      for (int i = 0; i < kGroupsOfBlock<F>; ++i, scales += kPanelRows, offsets += kPanelRows) {
+        V::StoreFloats(terms.scale[i], scales);
+        if constexpr (F::kHasOffsets) V::StoreFloats(terms.offset[i], offsets);
+      }
+      for (int chunk = 0; chunk < F::kChunks; ++chunk) {
+        UnpackStep<V, F, 0>(place, chunk, lines);
+        if constexpr (F::kPhases > 1) UnpackStep<V, F, 1>(place, chunk, lines);
+        if constexpr (F::kPhases > 2) {
+          UnpackStep<V, F, 2>(place, chunk, lines);
+          UnpackStep<V, F, 3>(place, chunk, lines);
+        }
+      }
+      lines += kStepsOfBlock<F> * 8 * kPanelLineBytes;
+    }
+  }
+}
+
+// How the numbers of a panel are multiplied: what of a format is left when it is unpacked.
+template <int bits, int group, bool has_offsets>
+struct PanelKind {
+  static constexpr int kBits = bits;
+  static constexpr int kGroup = group;
+  static constexpr bool kHasOffsets = has_offsets;
+};
+
+// Lanes that multiply unsigned bytes without overflow do so for all widths alike.
+template <typename V, typename F>
+using PanelKindOf = PanelKind<!V::kSignedBytes ? 8
+                              : F::kBits <= 4  ? 4
+                                               : F::kBits,
+                              F::kGroup, F::kHasOffsets>;
+
+// The part of a panel that a tile runs over.
+struct PanelSegment {
+  Panel panel;
+  int64_t begin;  // elements of the row
+  int64_t end;
+  int zero;  // what the panel's numbers are too large by
+};
+
+// Adds what the outliers of `kTokens` tokens in [.., end) contribute to the sums at `totals`
+// [kTokens, kVectors]; `next` are the first that were not added yet.
+template <typename V, typename Kind, int kVectors, int kTokens>
+[[gnu::noinline]] int64_t AddPanelOutliers(const PanelSegment& segment, int64_t row,
+                                           const TokenRows& rows, int64_t end, int32_t* next,
+                                           typename V::Floats* totals) {
+  using Ints = typename V::Ints;
+  int64_t next_index = kNoOutlier;
+  for (int t = 0; t < kTokens; ++t) {
+    for (; rows.OutlierIndex(t, next[t]) < end; ++next[t]) {
+      const Outlier& outlier = rows.outliers[t * TokenRows::OutlierStride(rows.k) + next[t]];
+      const int64_t index = outlier.index - segment.begin;
+      const std::byte* line = segment.panel.lines + index / 4 * kPanelLineBytes;
+      const int64_t group = index / Kind::kGroup * kPanelRows;
+      for (int r = 0; r < kVectors; ++r) {
+        const int64_t at = row + r * V::kLanes;
+        const Ints top =
+            V::ShiftLeft(V::Load(line + 4 * at), static_cast<int>(24 - 8 * (index % 4)));
+        Ints number;
+        if constexpr (Kind::kBits == 8 && V::kSignedBytes) {
+          number = V::template ShiftRightSigned<24>(top);
+        } else {
+          number = V::Subtract(V::template ShiftRight<24>(top), V::Broadcast(segment.zero));
+        }
+        typename V::Floats weights =
+            V::Multiply(V::LoadFloats(segment.panel.scales + group + at), V::ToFloats(number));
+        if constexpr (Kind::kHasOffsets) {
+          weights = V::Add(weights, V::LoadFloats(segment.panel.offsets + group + at));
+        }
+        typename V::Floats& total = totals[t * kVectors + r];
+        total = V::MultiplyAdd(weights, V::Broadcast(outlier.value), total);
+      }
+    }
+    const int64_t index = rows.OutlierIndex(t, next[t]);
+    if (index < next_index) next_index = index;
+  }
+  return next_index;
+}
+
+// Rows [row, row + kVectors * lanes) of a panel times a tile of tokens; the sums go on from those
+// in `out`, unless the segment is the first. The first `skip` tokens' sums are not kept.
+template <typename V, typename Kind, int kVectors, int kTokens>
+[[gnu::noinline]] void MultiplyTile(const PanelSegment& segment, int64_t row, const TokenRows& rows,
+                                    int skip, float* out, int64_t out_stride) {
+  using Ints = typename V::Ints;
+  using Floats = typename V::Floats;
+  Floats total[kVectors][kTokens];
+  int32_t next[kTokens];
+  int64_t next_index = kNoOutlier;
+  for (int t = 0; t < kTokens; ++t) {
+    for (int r = 0; r < kVectors; ++r) {
+      total[r][t] = segment.begin == 0 || t < skip
+                        ? V::Zero()
+                        : V::LoadFloats(out + t * out_stride + row + r * V::kLanes);
+    }
+    next[t] = rows.FirstOutlierFrom(t, segment.begin);
+    const int64_t index = rows.OutlierIndex(t, next[t]);
+    if (index < next_index) next_index = index;
+  }
+  const int shift = segment.zero == 0 ? 0 : CorrectionShift(segment.zero);
+  const int64_t blocks = rows.k / 32;
+  const std::byte* lines = segment.panel.lines + 4 * row;
+  const float* scales = segment.panel.scales + row;
+  const float* offsets = segment.panel.offsets + row;
+  for (int64_t span = segment.begin; span < segment.end; span += kSpan) {
+    const int64_t end = span + kSpan < segment.end ? span + kSpan : segment.end;
+    for (int64_t step = span / kStep; step < end / kStep; ++step) {
+      constexpr int kHalves = 32 / Kind::kGroup;
+      Ints sums[kHalves][kVectors][kTokens];
+      for (int half = 0; half < kHalves; ++half) {
+        const int32_t* corrections = kHalves == 1 ? rows.block_corrections : rows.corrections;
+#pragma GCC unroll 8
+        for (int t = 0; t < kTokens; ++t) {
+          Ints init = V::Broadcast(0);
+          if constexpr (!Kind::kHasOffsets && !(Kind::kBits == 8 && V::kSignedBytes)) {
+            init = V::ShiftRightSigned(
+                V::Broadcast(corrections[kHalves * (t * blocks + step) + half]), shift);
+          }
+#pragma GCC unroll 2
+          for (int r = 0; r < kVectors; ++r) sums[half][r][t] = init;
+        }
+        const int8_t* a = rows.quants + kStep * step + 16 * half;
+        V::template DotTile<Kind::kBits, 8 / kHalves, kVectors, kTokens>(
+            lines + half * 4 * kPanelLineBytes, kPanelLineBytes, a, rows.k, sums[half]);
+      }
+      lines += 8 * kPanelLineBytes;
+#pragma GCC unroll 2
+      for (int r = 0; r < kVectors; ++r) {
+        Floats scale[kHalves];
+        Floats offset[kHalves];
+#pragma GCC unroll 2
+        for (int half = 0; half < kHalves; ++half) {
+          scale[half] = V::LoadFloats(scales + half * kPanelRows + r * V::kLanes);
+          if constexpr (Kind::kHasOffsets) {
+            offset[half] = V::LoadFloats(offsets + half * kPanelRows + r * V::kLanes);
+          }
+        }
+#pragma GCC unroll 8
+        for (int t = 0; t < kTokens; ++t) {
+          Ints of_token[kHalves];
+#pragma GCC unroll 2
+          for (int half = 0; half < kHalves; ++half) of_token[half] = sums[half][r][t];
+          total[r][t] = AddStep<V, Kind::kGroup, Kind::kHasOffsets>(total[r][t], of_token, scale,
+                                                                    offset, rows, t, step);
+        }
+      }
+      scales += kHalves * kPanelRows;
+      offsets += kHalves * kPanelRows;
+    }
+    if (next_index >= end) continue;
+    Floats totals[kTokens * kVectors];
+#pragma GCC unroll 16
+    for (int i = 0; i < kTokens * kVectors; ++i) totals[i] = total[i % kVectors][i / kVectors];
+    next_index =
+        AddPanelOutliers<V, Kind, kVectors, kTokens>(segment, row, rows, end, next, totals);
+#pragma GCC unroll 16
+    for (int i = 0; i < kTokens * kVectors; ++i) total[i % kVectors][i / kVectors] = totals[i];
+  }
+  for (int t = skip; t < kTokens; ++t) {
+    for (int r = 0; r < kVectors; ++r) {
+      V::StoreFloats(total[r][t], out + t * out_stride + row + r * V::kLanes);
+    }
+  }
+}
+
+template <typename V, typename Kind>
+void MultiplySegment(const PanelSegment& segment, int64_t n_rows, const Activations& activations,
+                     float* out, int64_t out_stride) {
+  constexpr int kTokens = V::kTileTokens;
+  constexpr int kVectors = V::kTileVectors;
+  for (int64_t token = 0; token < activations.n_tokens; token += kTokens) {
+    // The last tile reaches back over tokens that are done.
+    const int64_t last = activations.n_tokens - kTokens;
+    const int64_t first = token < last ? token : last;
+    const auto skip = static_cast<int>(token - first);
+    const TokenRows rows(activations, first);
+    float* of_tile = out + first * out_stride;
+    int64_t row = 0;
+    for (; row + kVectors * V::kLanes <= n_rows; row += kVectors * V::kLanes) {
+      MultiplyTile<V, Kind, kVectors, kTokens>(segment, row, rows, skip, of_tile, out_stride);
+    }
+    for (; row < n_rows; row += V::kLanes) {
+      MultiplyTile<V, Kind, 1, kTokens>(segment, row, rows, skip, of_tile, out_stride);
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------------ plain
+// numbers
+
+enum class Plain { kF32, kF16, kBF16 };
+
+// A vector of weights; of the halves, elements 2 i and 2 i + 1 of a row stand side by side.
+template <typename V, Plain type>
+[[gnu::always_inline]] inline typename V::Floats LoadPlain(const std::byte* p) {
+  if constexpr (type == Plain::kF32) {
+    return V::AsFloats(V::Load(p));
+  } else if constexpr (type == Plain::kF16) {
+    return V::LoadHalves(p);
+  } else {
+    return V::AsFloats(V::template ShiftLeft<16>(V::LoadHalvesAsWords(p)));
+  }
+}
+
+// One group of rows times kTokens tokens. Four sums of each token and vector of rows, so that a
+// single token has as many chains: of every fourth element, or of the evens and odds of every
+// second line of halves.
+template <typename V, Plain type, int kTokens>
+[[gnu::noinline]] void MultiplyPlainGroup(const std::byte* group, int64_t k, const float* values,
+                                          float* out, int64_t out_stride) {
+  using Floats = typename V::Floats;
+  constexpr bool kIsF32 = type == Plain::kF32;
+  constexpr int kVectors = 4;  // of a round
+  constexpr int kLines = kIsF32 ? 4 : 2;
+  constexpr int64_t kVectorBytes = kIsF32 ? 4 * V::kLanes : 2 * V::kLanes;
+  const int64_t lines = kIsF32 ? k : k / 2;
+  for (int lane = 0; lane < kGroupRows; lane += V::kLanes) {
+    const std::byte* p = group + 4 * lane;
+    Floats total[kTokens][kVectors];
+    for (int t = 0; t < kTokens; ++t) {
+      for (int v = 0; v < kVectors; ++v) total[t][v] = V::Zero();
+    }
+    int64_t line = 0;
+    for (; line + kLines <= lines; line += kLines, p += kLines * kLineBytes) {
+      if (lane == 0) {
+#pragma GCC unroll 4
+        for (int i = 0; i < kLines; ++i) __builtin_prefetch(p + kPrefetchBytes + i * kLineBytes);
+      }
+      Floats w[kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        w[v] = LoadPlain<V, type>(kIsF32 ? p + v * kLineBytes
+                                         : p + v / 2 * kLineBytes + v % 2 * kVectorBytes);
+      }
+#pragma GCC unroll 4
+      for (int t = 0; t < kTokens; ++t) {
+        const float* x = values + t * k + line * (kIsF32 ? 1 : 2);
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+          const Floats a = kIsF32 ? V::Broadcast(x[v]) : V::BroadcastPair(x + v / 2 * 2);
+          total[t][v] = V::MultiplyAdd(w[v], a, total[t][v]);
+        }
+      }
+    }
+    for (int64_t rest = 0; line < lines; ++line, ++rest, p += kLineBytes) {
+      for (int t = 0; t < kTokens; ++t) {
+        const float* x = values + t * k + line * (kIsF32 ? 1 : 2);
+        if constexpr (kIsF32) {
+          total[t][rest] =
+              V::MultiplyAdd(LoadPlain<V, type>(p), V::Broadcast(x[0]), total[t][rest]);
+        } else {
+          for (int v = 0; v < 2; ++v) {
+            total[t][v] = V::MultiplyAdd(LoadPlain<V, type>(p + v * kVectorBytes),
+                                         V::BroadcastPair(x), total[t][v]);
+          }
+        }
+      }
+    }
+    for (int t = 0; t < kTokens; ++t) {
+      const Floats even = V::Add(total[t][0], total[t][2]);
+      const Floats odd = V::Add(total[t][1], total[t][3]);
+      V::StoreFloats(kIsF32 ? V::Add(even, odd) : V::AddNeighbours(even, odd),
+                     out + t * out_stride + lane);
+    }
+  }
+}
+
+template <typename V, Plain type>
+void MultiplyPlainGroups(const std::byte* groups, int64_t n_groups, const Activations& activations,
+                         float* out, int64_t out_stride) {
+  constexpr int kTokens = V::kMostDirectTokens / 2;
+  const int64_t k = activations.k;
+  const int64_t group_bytes = kGroupRows * k * (type == Plain::kF32 ? 4 : 2);
+  for (int64_t g = 0; g < n_groups; ++g, groups += group_bytes, out += kGroupRows) {
+    int64_t token = 0;
+    for (; token + kTokens <= activations.n_tokens; token += kTokens) {
+      MultiplyPlainGroup<V, type, kTokens>(groups, k, activations.values + token * k,
+                                           out + token * out_stride, out_stride);
+    }
+    for (; token < activations.n_tokens; ++token) {
+      MultiplyPlainGroup<V, type, 1>(groups, k, activations.values + token * k,
+                                     out + token * out_stride, out_stride);
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------------ all types
+
+template <typename V, typename F>
+void MultiplyDirectly(const std::byte* group, const Activations& activations, float* out,
+                      int64_t out_stride) {
+  int64_t token = 0;
+  const auto multiply = [&]<int kTokens>() {
+    for (; token + kTokens <= activations.n_tokens; token += kTokens) {
+      MultiplyGroup<V, F, kTokens>(group, TokenRows(activations, token), out + token * out_stride,
+                                   out_stride);
+    }
+  };
+  if constexpr (V::kMostDirectTokens >= 8) multiply.template operator()<8>();
+  multiply.template operator()<4>();
+  multiply.template operator()<2>();
+  multiply.template operator()<1>();
+}
+
+template <typename V, typename F>
+void MultiplyGroups(const std::byte* groups, int64_t n_groups, const Activations& activations,
+                    float* out, int64_t out_stride, std::byte* scratch) {
+  const int64_t k = activations.k;
+  const int64_t group_bytes = kGroupRows * (k / F::kBlock) * kBlockBytes<F>;
+  if (activations.n_tokens <= V::kMostDirectTokens) {
+    for (int64_t g = 0; g < n_groups; ++g) {
+      MultiplyDirectly<V, F>(groups + g * group_bytes, activations, out + g * kGroupRows,
+                             out_stride);
+    }
+    return;
+  }
+  const Panel panel(scratch);
+  for (int64_t g = 0; g < n_groups; g += kPanelGroups) {
+    const int64_t of_panel = n_groups - g < kPanelGroups ? n_groups - g : kPanelGroups;
+    for (int64_t begin = 0; begin < k; begin += kSegment) {
+      const int64_t end = k - begin < kSegment ? k : begin + kSegment;
+      for (int64_t i = 0; i < of_panel; ++i) {
+        FillPanel<V, F>(groups + (g + i) * group_bytes, k, begin, end, i * kGroupRows, panel);
+      }
+      MultiplySegment<V, PanelKindOf<V, F>>({panel, begin, end, kZeroOf<V, F>},
+                                            of_panel * kGroupRows, activations,
+                                            out + g * kGroupRows, out_stride);
+    }
+  }
+}
+
+// Whole groups of packed rows of any packable type.
+template <typename V>
+void MultiplyPackedGroups(ElementType type, const std::byte* groups, int64_t n_groups,
+                          const Activations& a, float* out, int64_t out_stride,
+                          std::byte* scratch) {
+  switch (type) {
+    case ElementType::kF32:
+      return MultiplyPlainGroups<V, Plain::kF32>(groups, n_groups, a, out, out_stride);
+    case ElementType::kF16:
+      return MultiplyPlainGroups<V, Plain::kF16>(groups, n_groups, a, out, out_stride);
+    case ElementType::kBF16:
+      return MultiplyPlainGroups<V, Plain::kBF16>(groups, n_groups, a, out, out_stride);
+    case ElementType::kQ4_0:
+      return MultiplyGroups<V, FormatQ4_0>(groups, n_groups, a, out, out_stride, scratch);
+    case ElementType::kQ4_1:
+      return MultiplyGroups<V, FormatQ4_1>(groups, n_groups, a, out, out_stride, scratch);
+    case ElementType::kQ5_0:
+      return MultiplyGroups<V, FormatQ5_0>(groups, n_groups, a, out, out_stride, scratch);
+    case ElementType::kQ5_1:
+      return MultiplyGroups<V, FormatQ5_1>(groups, n_groups, a, out, out_stride, scratch);
+    case ElementType::kQ8_0:
+      return MultiplyGroups<V, FormatQ8_0>(groups, n_groups, a, out, out_stride, scratch);
+    case ElementType::kQ2_K:
+      return MultiplyGroups<V, FormatQ2_K>(groups, n_groups, a, out, out_stride, scratch);
+    case ElementType::kQ3_K:
+      return MultiplyGroups<V, FormatQ3_K>(groups, n_groups, a, out, out_stride, scratch);
+    case ElementType::kQ4_K:
+      return MultiplyGroups<V, FormatQ4_K>(groups, n_groups, a, out, out_stride, scratch);
+    case ElementType::kQ5_K:
+      return MultiplyGroups<V, FormatQ5_K>(groups, n_groups, a, out, out_stride, scratch);
+    case ElementType::kQ6_K:
+      return MultiplyGroups<V, FormatQ6_K>(groups, n_groups, a, out, out_stride, scratch);
+    case ElementType::kIQ4_NL:
+      return MultiplyGroups<V, FormatIQ4_NL>(groups, n_groups, a, out, out_stride, scratch);
+    case ElementType::kIQ4_XS:
+      return MultiplyGroups<V, FormatIQ4_XS>(groups, n_groups, a, out, out_stride, scratch);
+    case ElementType::kMXFP4:
+      return MultiplyGroups<V, FormatMXFP4>(groups, n_groups, a, out, out_stride, scratch);
+    case ElementType::kNVFP4:
+      return MultiplyGroups<V, FormatNVFP4>(groups, n_groups, a, out, out_stride, scratch);
+    default:
+      return;  // CanPackRows says no to it
+  }
+}
+
+}  // namespace
+}  // namespace thaw

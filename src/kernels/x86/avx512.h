@@ -1,0 +1,13 @@
+// The kernels for CPUs with AVX-512 (F, BW, VL) and VNNI, for what they do better than those of
+// avx2.h. The rule of that header holds for every *_avx512.cc too.
+#pragma once
+
+#include "kernels/panel_matmul.h"
+
+namespace thaw::avx512 {
+
+void MultiplyPacked(ElementType type, const std::byte* groups, int64_t n_groups,
+                    const Activations& activations, float* out, int64_t out_stride,
+                    std::byte* scratch);
+
+}  // namespace thaw::avx512

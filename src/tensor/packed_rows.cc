@@ -1,0 +1,293 @@
+#include "tensor/packed_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+
+#include "base/check.h"
+#include "tensor/blocks.h"
+
+namespace thaw {
+namespace {
+
+constexpr int64_t kRows = kPackedGroupRows;
+
+enum class Element : uint8_t {
+  kBytes1 = 1,
+  kBytes2 = 2,
+  kBytes4 = 4,
+  kHighBits = 5,  // 4 bytes whose bits are reordered
+};
+
+constexpr int64_t BytesOf(Element element) {
+  return element == Element::kHighBits ? 4 : static_cast<int64_t>(element);
+}
+
+struct Field {
+  int64_t offset = 0;  // in the block
+  int64_t bytes = 0;
+  Element element = Element::kBytes4;
+};
+
+struct Format {
+  ElementType type = ElementType::kF32;
+  int64_t unit_blocks = 1;
+  std::array<Field, 2> lead = {};  // unused ones have no bytes
+  std::array<Field, 3> body = {};
+};
+
+#define THAW_FIELD(Block, name, element) \
+  Field { offsetof(Block, name), sizeof(Block::name), Element::element }
+
+constexpr auto kFormats = std::to_array<Format>({
+    {ElementType::kQ4_0,
+     2,
+     {THAW_FIELD(BlockQ4_0, d, kBytes2)},
+     {THAW_FIELD(BlockQ4_0, qs, kBytes4)}},
+    {ElementType::kQ4_1,
+     1,
+     {THAW_FIELD(BlockQ4_1, d, kBytes2), THAW_FIELD(BlockQ4_1, m, kBytes2)},
+     {THAW_FIELD(BlockQ4_1, qs, kBytes4)}},
+    {ElementType::kQ5_0,
+     2,
+     {THAW_FIELD(BlockQ5_0, d, kBytes2)},
+     {THAW_FIELD(BlockQ5_0, qh, kHighBits), THAW_FIELD(BlockQ5_0, qs, kBytes4)}},
+    {ElementType::kQ5_1,
+     1,
+     {THAW_FIELD(BlockQ5_1, d, kBytes2), THAW_FIELD(BlockQ5_1, m, kBytes2)},
+     {THAW_FIELD(BlockQ5_1, qh, kHighBits), THAW_FIELD(BlockQ5_1, qs, kBytes4)}},
+    {ElementType::kQ8_0,
+     2,
+     {THAW_FIELD(BlockQ8_0, d, kBytes2)},
+     {THAW_FIELD(BlockQ8_0, qs, kBytes4)}},
+    {ElementType::kIQ4_NL,
+     2,
+     {THAW_FIELD(BlockIQ4_NL, d, kBytes2)},
+     {THAW_FIELD(BlockIQ4_NL, qs, kBytes4)}},
+    {ElementType::kMXFP4,
+     4,
+     {THAW_FIELD(BlockMXFP4, e, kBytes1)},
+     {THAW_FIELD(BlockMXFP4, qs, kBytes4)}},
+    {ElementType::kNVFP4,
+     1,
+     {},
+     {THAW_FIELD(BlockNVFP4, d, kBytes4), THAW_FIELD(BlockNVFP4, qs, kBytes4)}},
+    {ElementType::kQ2_K,
+     1,
+     {THAW_FIELD(BlockQ2_K, d, kBytes2), THAW_FIELD(BlockQ2_K, dmin, kBytes2)},
+     {THAW_FIELD(BlockQ2_K, scales, kBytes4), THAW_FIELD(BlockQ2_K, qs, kBytes4)}},
+    {ElementType::kQ3_K,
+     2,
+     {THAW_FIELD(BlockQ3_K, d, kBytes2)},
+     {THAW_FIELD(BlockQ3_K, scales, kBytes4), THAW_FIELD(BlockQ3_K, hmask, kBytes4),
+      THAW_FIELD(BlockQ3_K, qs, kBytes4)}},
+    {ElementType::kQ4_K,
+     1,
+     {THAW_FIELD(BlockQ4_K, d, kBytes2), THAW_FIELD(BlockQ4_K, dmin, kBytes2)},
+     {THAW_FIELD(BlockQ4_K, scales, kBytes4), THAW_FIELD(BlockQ4_K, qs, kBytes4)}},
+    {ElementType::kQ5_K,
+     1,
+     {THAW_FIELD(BlockQ5_K, d, kBytes2), THAW_FIELD(BlockQ5_K, dmin, kBytes2)},
+     {THAW_FIELD(BlockQ5_K, scales, kBytes4), THAW_FIELD(BlockQ5_K, qh, kBytes4),
+      THAW_FIELD(BlockQ5_K, qs, kBytes4)}},
+    {ElementType::kQ6_K,
+     2,
+     {THAW_FIELD(BlockQ6_K, d, kBytes2)},
+     {THAW_FIELD(BlockQ6_K, scales, kBytes4), THAW_FIELD(BlockQ6_K, ql, kBytes4),
+      THAW_FIELD(BlockQ6_K, qh, kBytes4)}},
+    {ElementType::kIQ4_XS,
+     1,
+     {THAW_FIELD(BlockIQ4_XS, d, kBytes2), THAW_FIELD(BlockIQ4_XS, scales_h, kBytes2)},
+     {THAW_FIELD(BlockIQ4_XS, scales_l, kBytes4), THAW_FIELD(BlockIQ4_XS, qs, kBytes4)}},
+});
+
+#undef THAW_FIELD
+
+const Format* FindFormat(ElementType type) {
+  const auto* const found = std::ranges::find(kFormats, type, &Format::type);
+  return found == kFormats.end() ? nullptr : found;
+}
+
+// Calls visit(field, byte of the row, byte of the group) for each field of each block.
+template <typename Visit>
+void ForEachField(const Format& format, int64_t k, Visit visit) {
+  const ElementTypeInfo& info = Info(format.type);
+  const int64_t blocks = k / info.block_elements;
+  int64_t packed = 0;
+  for (int64_t unit = 0; unit < blocks; unit += format.unit_blocks) {
+    const int64_t end = std::min(unit + format.unit_blocks, blocks);
+    for (const Field& field : format.lead) {
+      for (int64_t block = unit; block < end && field.bytes > 0; ++block) {
+        visit(field, block * info.block_bytes + field.offset, packed);
+        packed += kRows * field.bytes;
+      }
+    }
+    for (int64_t block = unit; block < end; ++block) {
+      for (const Field& field : format.body) {
+        if (field.bytes == 0) continue;
+        visit(field, block * info.block_bytes + field.offset, packed);
+        packed += kRows * field.bytes;
+      }
+    }
+  }
+}
+
+uint32_t LoadWord(const std::byte* from) {
+  uint32_t word;
+  std::memcpy(&word, from, sizeof(word));
+  return word;
+}
+
+void StoreWord(uint32_t word, std::byte* to) { std::memcpy(to, &word, sizeof(word)); }
+
+// Bit 4 j + b of the file is bit 8 b + j of the packed form.
+uint32_t SpreadHighBits(uint32_t bits) {
+  uint32_t spread = 0;
+  for (int i = 0; i < 32; ++i) spread |= (bits >> i & 1) << (8 * (i % 4) + i / 4);
+  return spread;
+}
+
+uint32_t GatherHighBits(uint32_t spread) {
+  uint32_t bits = 0;
+  for (int i = 0; i < 32; ++i) bits |= (spread >> (8 * (i % 4) + i / 4) & 1) << i;
+  return bits;
+}
+
+// A 16-byte vector of every compiler and machine that this is built with.
+using Words = uint32_t __attribute__((vector_size(16)));
+
+Words LoadWords(const std::byte* from) {
+  Words words;
+  std::memcpy(&words, from, sizeof(words));
+  return words;
+}
+
+void StoreWords(Words words, std::byte* to) { std::memcpy(to, &words, sizeof(words)); }
+
+// Four words each of sixteen rows to four lines of sixteen words.
+void InterleaveFourWords(const std::byte* rows, int64_t row_bytes, std::byte* packed) {
+  constexpr int64_t kLineBytes = 4 * kRows;
+  for (int64_t row = 0; row < kRows; row += 4) {
+    const Words a = LoadWords(rows + row * row_bytes);
+    const Words b = LoadWords(rows + (row + 1) * row_bytes);
+    const Words c = LoadWords(rows + (row + 2) * row_bytes);
+    const Words d = LoadWords(rows + (row + 3) * row_bytes);
+    const Words ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    const Words ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const Words cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    const Words cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    std::byte* out = packed + 4 * row;
+    StoreWords(__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), out);
+    StoreWords(__builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7), out + kLineBytes);
+    StoreWords(__builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), out + 2 * kLineBytes);
+    StoreWords(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), out + 3 * kLineBytes);
+  }
+}
+
+// `bytes` of each of sixteen rows, in elements of kBytes each.
+template <int64_t kBytes>
+void Interleave(const std::byte* rows, int64_t row_bytes, int64_t bytes, std::byte* packed) {
+  int64_t at = 0;
+  if constexpr (kBytes == 4) {
+    for (; at + 16 <= bytes; at += 16) {
+      InterleaveFourWords(rows + at, row_bytes, packed + at * kRows);
+    }
+  }
+  for (; at < bytes; at += kBytes) {
+    for (int64_t row = 0; row < kRows; ++row) {
+      std::memcpy(packed + at * kRows + row * kBytes, rows + row * row_bytes + at, kBytes);
+    }
+  }
+}
+
+void InterleaveField(const Field& field, const std::byte* rows, int64_t row_bytes,
+                     std::byte* packed) {
+  switch (field.element) {
+    case Element::kBytes1:
+      return Interleave<1>(rows, row_bytes, field.bytes, packed);
+    case Element::kBytes2:
+      return Interleave<2>(rows, row_bytes, field.bytes, packed);
+    case Element::kBytes4:
+      return Interleave<4>(rows, row_bytes, field.bytes, packed);
+    case Element::kHighBits:
+      for (int64_t row = 0; row < kRows; ++row) {
+        StoreWord(SpreadHighBits(LoadWord(rows + row * row_bytes)), packed + 4 * row);
+      }
+      return;
+  }
+}
+
+void PackGroup(const Format* format, int64_t k, int64_t row_bytes, const std::byte* rows,
+               std::byte* packed) {
+  if (format == nullptr) return Interleave<4>(rows, row_bytes, row_bytes, packed);
+  ForEachField(*format, k, [&](const Field& field, int64_t row_at, int64_t packed_at) {
+    InterleaveField(field, rows + row_at, row_bytes, packed + packed_at);
+  });
+}
+
+void CopyField(const Field& field, const std::byte* packed, int64_t row, std::byte* out) {
+  const int64_t bytes = BytesOf(field.element);
+  for (int64_t at = 0; at < field.bytes; at += bytes) {
+    const std::byte* element = packed + at * kRows + row * bytes;
+    if (field.element == Element::kHighBits) {
+      StoreWord(GatherHighBits(LoadWord(element)), out + at);
+    } else {
+      std::memcpy(out + at, element, static_cast<size_t>(bytes));
+    }
+  }
+}
+
+bool IsPlainNumber(ElementType type) {
+  return type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16;
+}
+
+}  // namespace
+
+int64_t PackedUnitBlocks(ElementType type) {
+  const Format* format = FindFormat(type);
+  THAW_CHECK(format != nullptr);
+  return format->unit_blocks;
+}
+
+bool CanPackRows(ElementType type, int64_t k) {
+  if (IsPlainNumber(type)) return RowBytes(type, k) % 4 == 0;
+  return FindFormat(type) != nullptr;
+}
+
+int64_t PackScratchBytes(ElementType type, int64_t k) { return kRows * RowBytes(type, k); }
+
+void PackRows(ElementType type, int64_t k, int64_t n_rows, const std::byte* rows, std::byte* packed,
+              std::byte* scratch) {
+  THAW_CHECK(CanPackRows(type, k));
+  THAW_CHECK(packed <= rows || rows + n_rows * RowBytes(type, k) <= packed);
+  const Format* format = FindFormat(type);
+  const int64_t row_bytes = RowBytes(type, k);
+  const int64_t group_bytes = kRows * row_bytes;
+  int64_t row = 0;
+  for (; row + kRows <= n_rows; row += kRows, rows += group_bytes, packed += group_bytes) {
+    std::memcpy(scratch, rows, static_cast<size_t>(group_bytes));
+    PackGroup(format, k, row_bytes, scratch, packed);
+  }
+  std::memmove(packed, rows, static_cast<size_t>((n_rows - row) * row_bytes));
+}
+
+void CopyPackedRow(ElementType type, int64_t k, int64_t n_rows, const std::byte* packed,
+                   int64_t row, std::byte* out) {
+  THAW_CHECK(CanPackRows(type, k));
+  THAW_CHECK(0 <= row && row < n_rows);
+  const int64_t row_bytes = RowBytes(type, k);
+  if (row >= n_rows / kRows * kRows) {
+    std::memcpy(out, packed + row * row_bytes, static_cast<size_t>(row_bytes));
+    return;
+  }
+  packed += row / kRows * kRows * row_bytes;
+  row %= kRows;
+  const Format* format = FindFormat(type);
+  if (format == nullptr) return CopyField({0, row_bytes, Element::kBytes4}, packed, row, out);
+  ForEachField(*format, k, [&](const Field& field, int64_t row_at, int64_t packed_at) {
+    CopyField(field, packed + packed_at, row, out + row_at);
+  });
+}
+
+}  // namespace thaw

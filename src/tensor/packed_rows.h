@@ -1,0 +1,66 @@
+// Packed rows: weight rows in the order in which vector kernels read them.
+//
+// Sixteen rows of a matrix lie interleaved, so that one vector register holds the same elements of
+// all sixteen and a product reads memory once, in one stream. Packing moves bits and changes none:
+// a packed group takes exactly the bytes that its rows took, and every row can be had back. Rows
+// that do not fill a group, fewer than 16 at the end, stay as in the file, behind the groups.
+//
+// A group is cut along the row into units of `unit_blocks` blocks (the last may hold fewer). For
+// each field of a block the sixteen rows' elements stand next to each other, row 0 first:
+//
+//   unit = [lead fields of all its blocks][body of block 0][body of block 1]...
+//   field = [elements in their order in the block][16 rows]
+//
+// An element is 1, 2 or 4 bytes of the block as they lie there; with 4, a line of 64 bytes holds
+// for example four consecutive quants of every row. Two exceptions. The 32 high bits of Q5_0 and
+// Q5_1 are reordered: bit 4 j + b moves to 8 b + j, next to its byte of quants. Rows of plain
+// numbers are one field without blocks, cut into elements of 4 bytes. tensor/blocks.h names the
+// fields.
+//
+//   type          unit  lead           body
+//   Q4_0, IQ4_NL  2     d              qs:4
+//   Q4_1          1     d, m           qs:4
+//   Q5_0          2     d              qh:4, qs:4
+//   Q5_1          1     d, m           qh:4, qs:4
+//   Q8_0          2     d              qs:4
+//   MXFP4         4     e              qs:4
+//   NVFP4         1                    d:4, qs:4
+//   Q2_K          1     d, dmin        scales:4, qs:4
+//   Q3_K          2     d              scales:4, hmask:4, qs:4
+//   Q4_K          1     d, dmin        scales:4, qs:4
+//   Q5_K          1     d, dmin        scales:4, qh:4, qs:4
+//   Q6_K          2     d              scales:4, ql:4, qh:4
+//   IQ4_XS        1     d, scales_h    scales_l:4, qs:4
+//
+// Everything is pure and allocates nothing. Costs: about the bytes of a memory copy.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/element_type.h"
+
+namespace thaw {
+
+inline constexpr int64_t kPackedGroupRows = 16;
+
+// Blocks of a unit of a quantized type that can be packed.
+int64_t PackedUnitBlocks(ElementType type);
+
+// Whether rows of k elements (whole blocks) have a packed form: those of the types above, F32, and
+// F16 and BF16 of even length.
+bool CanPackRows(ElementType type, int64_t k);
+
+// Scratch of PackRows.
+int64_t PackScratchBytes(ElementType type, int64_t k);
+
+// Packs n_rows rows of k elements that lie one after another. `packed` may be where the rows are,
+// or overlap them from below (packed <= rows). CanPackRows must hold.
+void PackRows(ElementType type, int64_t k, int64_t n_rows, const std::byte* rows, std::byte* packed,
+              std::byte* scratch);
+
+// Copies row `row` of n_rows packed ones to `out`, RowBytes(type, k) bytes as in the file.
+void CopyPackedRow(ElementType type, int64_t k, int64_t n_rows, const std::byte* packed,
+                   int64_t row, std::byte* out);
+
+}  // namespace thaw
