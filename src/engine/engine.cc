@@ -12,6 +12,7 @@
 #include "engine/rates_file.h"
 #include "engine/session.h"
 #include "io/device.h"
+#include "tensor/packed_rows.h"
 
 namespace thaw {
 namespace {
@@ -90,6 +91,10 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
   THAW_ASSIGN(GgufFile file, GgufFile::Open(path));
   THAW_ASSIGN(ModelDescription description, DescribeModel(file));
   THAW_ASSIGN(EngineOptions filled, FillDefaults(options, description.config));
+  for (WeightMatrix& matrix : description.matrices) {
+    matrix.is_packed =
+        kernels->packs_rows && !matrix.row_lookup_only && CanPackRows(matrix.type, matrix.cols);
+  }
   THAW_ASSIGN(TileMap map, TileMap::Create(std::exchange(description.matrices, {})));
   // Now, not at their first use, so that the plan knows what they take.
   auto tokenizer = LoadTokenizer(file);
@@ -105,6 +110,7 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
   input.default_budget_bytes = DefaultBudget(system, input.resident_bytes);
   input.huge_pages = system.huge_pages == "always" || system.huge_pages == "madvise";
   input.threads = filled.threads;
+  input.io_threads = filled.io_threads;
   input.embedding_row_bytes = map.matrix(description.weights.embedding).row_bytes();
   input.kv_type = filled.kv_type;
   input.context = filled.context;

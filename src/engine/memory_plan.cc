@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "model/kv_cache.h"
 #include "model/workspace.h"
+#include "residency/weight_cache.h"
 
 namespace thaw {
 namespace {
@@ -56,9 +57,11 @@ MemoryPlan FixedShares(const MemoryPlanInput& in, uint64_t budget, int64_t conte
   plan.context = context;
   plan.prefill_chunk = std::min(chunk, context);
   plan.program_bytes = in.resident_bytes;
-  plan.growth_bytes = kGrowthBytes + kGrowthBytesPerThread * static_cast<uint64_t>(in.threads) +
-                      kGrowthBytesPerTile * static_cast<uint64_t>(in.map->tile_count()) +
-                      kGrowthBytesPerVocabularyEntry * static_cast<uint64_t>(config.n_vocab);
+  plan.growth_bytes =
+      kGrowthBytes + kGrowthBytesPerThread * static_cast<uint64_t>(in.threads) +
+      kGrowthBytesPerTile * static_cast<uint64_t>(in.map->tile_count()) +
+      kGrowthBytesPerVocabularyEntry * static_cast<uint64_t>(config.n_vocab) +
+      static_cast<uint64_t>(WeightCache::MostThawers(in.io_threads)) * in.map->pack_scratch_bytes();
   plan.kv_bytes = KvCache::Bytes(config, in.kv_type, context);
   plan.reserved_bytes = in.reserved_bytes;
   plan.scratch_bytes = WorkspaceBytes(config, {.max_batch = plan.prefill_chunk,

@@ -66,6 +66,7 @@ struct MemoryPlanInput {
   uint64_t default_budget_bytes = 0;
   bool huge_pages = false;  // whether the system gives them
   int threads = 1;
+  int io_threads = 0;
   int64_t embedding_row_bytes = 0;
   KvType kv_type = KvType::kF16;
   int64_t context = 0;          // 0: the model's, at most 4096, less where it does not fit

@@ -38,6 +38,7 @@ Result<TileMap> BlankCopy(const TileMap& original) {
     std::shared_ptr<const File>& blank = blanks[matrix.file.get()];
     if (blank == nullptr) blank = std::make_shared<BlankFile>(*matrix.file);
     matrix.file = blank;
+    matrix.is_packed = false;  // no bytes matter here
   }
   return TileMap::Create(std::move(matrices));
 }

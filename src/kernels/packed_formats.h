@@ -9,6 +9,8 @@
 //                       are signed where the lanes have signed bytes, which take no kZero.
 //   kGroup              16 or 32 elements share a scale
 //   kHasOffsets         weight = scale * number + offset
+//   kPrefetches         whether memory is asked for ahead of its use: blocks that are read in more
+//                       than one run of lines lose the hardware's own prefetching
 //   LoadTerms           a block's scales and offsets
 //   LoadWeights         eight lines of four elements of every row: the weights of one step
 //
@@ -101,6 +103,7 @@ struct SmallFormat {
   static constexpr int kPhases = 1;
   static constexpr int kGroup = 32;
   static constexpr bool kHasOffsets = false;
+  static constexpr bool kPrefetches = false;
 
   template <typename V>
   [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 1>& terms) {
@@ -217,6 +220,7 @@ template <typename V>
 }
 
 struct FormatMXFP4 {
+  static constexpr bool kPrefetches = false;
   static constexpr int kBlock = 32;
   static constexpr int kUnitBlocks = 4;
   static constexpr int kLeadBytes = 1;
@@ -249,6 +253,7 @@ struct FormatMXFP4 {
 };
 
 struct FormatNVFP4 {
+  static constexpr bool kPrefetches = false;
   static constexpr int kBlock = 64;
   static constexpr int kUnitBlocks = 1;
   static constexpr int kLeadBytes = 0;
@@ -298,6 +303,7 @@ struct FormatNVFP4 {
 
 // Blocks of 256.
 struct LargeFormat {
+  static constexpr bool kPrefetches = true;
   static constexpr int kBlock = 256;
   static constexpr int kUnitBlocks = 1;
   static constexpr int kLeadBytes = 4;
@@ -502,8 +508,8 @@ struct FormatQ6_K : LargeFormat {
                                                         typename V::Ints* w) {
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
-      const typename V::Ints x = V::Load(at.Line(4 + 16 * chunk + 8 * (phase % 2) + j));
-      const typename V::Ints bits = V::Load(at.Line(36 + 8 * chunk + j));
+      const typename V::Ints x = V::Load(at.Line(12 + 24 * chunk + 8 * (phase % 2) + j));
+      const typename V::Ints bits = V::Load(at.Line(4 + 24 * chunk + j));
       typename V::Ints high = bits;
       if constexpr (phase < 2) high = V::template ShiftLeft<4 - 2 * phase>(bits);
       if constexpr (phase == 3) high = V::template ShiftRight<2>(bits);

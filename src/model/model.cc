@@ -10,13 +10,14 @@
 
 #include "base/check.h"
 #include "kernels/dequantize.h"
+#include "tensor/packed_rows.h"
 
 namespace thaw {
 namespace {
 
 // Rows that one thread multiplies at a time: several runs a thread even out threads of unequal
 // speed, and a run of fewer rows than this costs more in bookkeeping than it evens out.
-constexpr int64_t kMinRowsPerItem = 16;
+constexpr int64_t kMinRowsPerItem = 2 * kPackedGroupRows;
 constexpr int64_t kItemsPerThread = 4;
 
 using Clock = std::chrono::steady_clock;
@@ -329,10 +330,12 @@ Result<void> Model::Multiply(std::span<const Product> products, const Activation
         const WorkItem& item = work_items_[static_cast<size_t>(index)];
         if (const std::byte* data = item.visit->Enter(cache_, keep_error)) {
           const Tile& tile = cache_.map().tile(item.tile);
-          const WeightRows rows{.type = cache_.map().matrix(tile.matrix).type,
+          const WeightMatrix& matrix = cache_.map().matrix(tile.matrix);
+          const WeightRows rows{.type = matrix.type,
                                 .data = data,
                                 .n_rows = tile.row_count,
-                                .k = item.product->weights->cols};
+                                .k = matrix.cols,
+                                .is_packed = matrix.is_packed};
           kernels_.matmul(
               rows, item.row_begin, item.row_end, activations, item.product->out + tile.row_begin,
               item.product->weights->rows,

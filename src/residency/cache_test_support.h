@@ -26,6 +26,7 @@
 #include "io/memory_file.h"
 #include "io/temporary_directory.h"
 #include "residency/weight_cache.h"
+#include "tensor/packed_rows.h"
 
 namespace thaw {
 
@@ -83,16 +84,19 @@ struct MatrixShape {
   WeightGroup group = WeightGroup::kAttention;
   int64_t rows = 0;
   int64_t cols = 1024;  // of float32: 4 KiB a row, so up to 128 rows a tile
+  bool is_packed = false;
 };
 
-// Each layer one tile of 400 KiB and two of 448 and 352 KiB; last an output matrix of 240 KiB.
+// Each layer one tile of 400 KiB and two, packed, of 448 and 352 KiB; last an output matrix of 240
+// KiB, packed.
 inline std::vector<MatrixShape> LayeredShapes(int32_t layers) {
   std::vector<MatrixShape> shapes;
   for (int32_t layer = 0; layer < layers; ++layer) {
     shapes.push_back({fmt::format("blk.{}.attn", layer), layer, WeightGroup::kAttention, 100});
-    shapes.push_back({fmt::format("blk.{}.ffn", layer), layer, WeightGroup::kFeedForward, 200});
+    shapes.push_back(
+        {fmt::format("blk.{}.ffn", layer), layer, WeightGroup::kFeedForward, 200, 1024, true});
   }
-  shapes.push_back({"output", layers, WeightGroup::kOutput, 60});
+  shapes.push_back({"output", layers, WeightGroup::kOutput, 60, 1024, true});
   return shapes;
 }
 
@@ -114,6 +118,7 @@ class TestModel {
     faulty_ = std::make_shared<FaultyFile>(std::make_shared<MemoryFile>("m.gguf", bytes_),
                                            std::move(faults));
     file_ = faulty_;
+    Thaw();
   }
 
   // On disk in `folder`, read past the page cache where the file system has direct reads.
@@ -121,6 +126,7 @@ class TestModel {
       : shapes_(std::move(shapes)), bytes_(RandomBytes(FileBytes(shapes_))) {
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
     file_ = std::make_shared<UncachedFile>(*OpenFile(folder.Write("m.gguf", text)));
+    Thaw();
   }
 
   TileMap Map() const {
@@ -134,7 +140,8 @@ class TestModel {
                           .file = file_,
                           .offset = offset,
                           .layer = shape.layer,
-                          .group = shape.group});
+                          .group = shape.group,
+                          .is_packed = shape.is_packed});
       offset += BytesOf(shape);
     }
     return *TileMap::Create(std::move(matrices));
@@ -152,15 +159,31 @@ class TestModel {
   bool IsExpected(const WeightCache& cache, int32_t tile, std::span<const std::byte> data) const {
     const Tile& where = cache.map().tile(tile);
     return data.size() == where.bytes &&
-           std::memcmp(data.data(), bytes_.data() + where.offset, where.bytes) == 0;
+           std::memcmp(data.data(), thawed_.data() + where.offset, where.bytes) == 0;
   }
+  // As the file has them, and as the tiles there should be in memory.
   std::span<const std::byte> Bytes(uint64_t offset, uint64_t count) const {
     return std::span(bytes_).subspan(offset, count);
+  }
+  std::span<const std::byte> ThawedBytes(uint64_t offset, uint64_t count) const {
+    return std::span(thawed_).subspan(offset, count);
   }
 
  private:
   // As in a model file, the weights begin somewhere behind the metadata.
   static constexpr uint64_t kDataOffset = 1056;
+
+  void Thaw() {
+    thawed_ = bytes_;
+    const TileMap map = Map();
+    std::vector<std::byte> scratch(map.pack_scratch_bytes());
+    for (const Tile& tile : map.tiles()) {
+      const WeightMatrix& matrix = map.matrix(tile.matrix);
+      if (!matrix.is_packed) continue;
+      std::byte* rows = thawed_.data() + tile.offset;
+      PackRows(matrix.type, matrix.cols, tile.row_count, rows, rows, scratch.data());
+    }
+  }
 
   static uint64_t BytesOf(const MatrixShape& shape) {
     return static_cast<uint64_t>(shape.rows * shape.cols) * 4;
@@ -181,6 +204,7 @@ class TestModel {
 
   std::vector<MatrixShape> shapes_;
   std::vector<std::byte> bytes_;
+  std::vector<std::byte> thawed_;
   std::shared_ptr<FaultyFile> faulty_;
   std::shared_ptr<const File> file_;
 };

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "io/read_queue.h"
+#include "tensor/packed_rows.h"
 
 namespace thaw {
 namespace {
@@ -12,8 +13,8 @@ namespace {
 // streaming, and smaller tiles split a budget more finely.
 constexpr int64_t kTileBytes = int64_t{512} << 10;
 
-// Kernels interleave up to this many rows, so a tile border must not cut through such a group.
-constexpr int64_t kRowGroup = 16;
+// A tile border must not cut through a group of packed rows.
+constexpr int64_t kRowGroup = kPackedGroupRows;
 
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -51,6 +52,10 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
       return Fail(ErrorCode::kCorrupt,
                   "{}: tensor '{}' ends at byte {}, but the file has only {} bytes",
                   matrix.file->path(), matrix.name, end, matrix.file->size());
+    }
+    if (matrix.is_packed) {
+      const int64_t scratch = PackScratchBytes(matrix.type, matrix.cols);
+      map.pack_scratch_bytes_ = std::max(map.pack_scratch_bytes_, static_cast<uint64_t>(scratch));
     }
     const uint64_t alignment = ReadAlignment(*matrix.file);
     map.alignment_ = std::max(map.alignment_, alignment);

@@ -39,6 +39,9 @@ struct WeightMatrix {
   // Only ever read row by row (an embedding that is not also the output matrix): it gets no tiles.
   bool row_lookup_only = false;
 
+  // Its tiles lie packed in memory (tensor/packed_rows.h, where CanPackRows must hold for it).
+  bool is_packed = false;
+
   int64_t row_bytes() const { return RowBytes(type, cols); }
 };
 
@@ -93,6 +96,9 @@ class TileMap {
   uint64_t span_bytes() const { return span_bytes_; }
   uint64_t largest_span_bytes() const { return largest_span_bytes_; }
 
+  // Scratch that packing any of the tiles takes; 0 where none is packed.
+  uint64_t pack_scratch_bytes() const { return pack_scratch_bytes_; }
+
   // Of every slot: the strictest that any of the files asks for.
   uint64_t alignment() const { return alignment_; }
 
@@ -104,6 +110,7 @@ class TileMap {
   uint64_t weight_bytes_ = 0;
   uint64_t span_bytes_ = 0;
   uint64_t largest_span_bytes_ = 0;
+  uint64_t pack_scratch_bytes_ = 0;
   uint64_t alignment_ = 64;
 };
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "tensor/packed_rows.h"
 
 namespace thaw {
 namespace {
@@ -47,6 +48,11 @@ Result<std::unique_ptr<WeightCache>> WeightCache::Create(TileMap map,
   THAW_ASSIGN(MemoryRegion memory, MemoryRegion::Reserve(most, "the weights"));
   std::unique_ptr<WeightCache> cache(
       new WeightCache(std::move(map), options, std::move(memory), std::move(pinned)));
+  const uint64_t scratch_bytes = cache->map_.pack_scratch_bytes();
+  for (int i = 0; scratch_bytes > 0 && i < MostThawers(options.io_threads); ++i) {
+    THAW_ASSIGN(AlignedBuffer scratch, AlignedBuffer::Allocate(scratch_bytes, "packing weights"));
+    cache->pack_scratch_.push_back(std::move(scratch));
+  }
   {
     const std::lock_guard lock(cache->mutex_);
     cache->Rearrange(std::move(targets));
@@ -156,7 +162,7 @@ Result<void> WeightCache::ReadByThisThread(int32_t tile, std::unique_lock<std::m
   const ReadRequest request = RequestFor(tile);
   lock.unlock();
   const ReadCompletion read = ReadNow(request);
-  const uint64_t checksum = read.outcome ? ChecksumIfFirst(tile, request) : 0;
+  const uint64_t checksum = read.outcome ? Thaw(tile, request.buffer) : 0;
   lock.lock();
   FinishLoading(tile, read, checksum, /*pin=*/true);
   if (read.outcome) return {};
@@ -218,8 +224,14 @@ Result<void> WeightCache::ReadRow(int32_t matrix, int64_t row, std::span<std::by
   if (range.count > 0) {
     const auto tile = static_cast<int32_t>(range.first + row / range.rows_per_tile);
     if (const auto resident = PinIfResident(tile)) {
-      const auto row_in_tile = static_cast<uint64_t>(row % range.rows_per_tile);
-      std::memcpy(out.data(), resident->data().data() + row_in_tile * row_bytes, row_bytes);
+      const int64_t row_in_tile = row % range.rows_per_tile;
+      const std::byte* data = resident->data().data();
+      if (source.is_packed) {
+        CopyPackedRow(source.type, source.cols, map_.tile(tile).row_count, data, row_in_tile,
+                      out.data());
+      } else {
+        std::memcpy(out.data(), data + static_cast<uint64_t>(row_in_tile) * row_bytes, row_bytes);
+      }
       return {};
     }
   }

@@ -68,7 +68,7 @@ class PinnedTile {
   }
   ~PinnedTile();
 
-  // The tile's rows as in the file, one after another.
+  // The tile's rows, as in the file, one after another, or packed (WeightMatrix::is_packed).
   std::span<const std::byte> data() const { return data_; }
 
  private:
@@ -121,6 +121,10 @@ class WeightCache {
   ~WeightCache();
   WeightCache(const WeightCache&) = delete;
   WeightCache& operator=(const WeightCache&) = delete;
+
+  // Threads that may pack rows at a time, each with TileMap::pack_scratch_bytes() of scratch: the
+  // readers at their most, and one of those that pin.
+  static int MostThawers(int io_threads);
 
   const TileMap& map() const { return map_; }
   const Policy& policy() const { return policy_; }
@@ -293,7 +297,14 @@ class WeightCache {
   void FinishLoading(int32_t tile, const ReadCompletion& read, uint64_t checksum, bool pin);
   void WaitUntilSomethingSettles(std::unique_lock<std::mutex>& lock);
   ReadRequest RequestFor(int32_t tile);
-  uint64_t ChecksumIfFirst(int32_t tile, const ReadRequest& request);
+  uint64_t Thaw(int32_t tile, std::byte* buffer);
+  void PackIfWanted(int32_t tile, std::byte* buffer);
+
+  // Where a tile's rows begin in its memory: packed ones at its start, others behind what a direct
+  // read brings with them.
+  uint64_t DataOffset(int32_t tile) const {
+    return map_.matrix_of(tile).is_packed ? 0 : map_.tile(tile).lead_bytes;
+  }
 
   TileState& state(int32_t tile) { return tiles_[static_cast<size_t>(tile)]; }
   const TileState& state(int32_t tile) const { return tiles_[static_cast<size_t>(tile)]; }
@@ -329,6 +340,11 @@ class WeightCache {
   bool memory_came_free_ = false;
   bool lacks_memory_ = false;  // holes between pinned extents are too small for what is planned
   bool stop_ = false;
+
+  // Memory for packing, one buffer for each thread that may do so at a time; others wait.
+  std::mutex pack_mutex_;
+  std::condition_variable pack_scratch_free_;
+  std::vector<AlignedBuffer> pack_scratch_;
 
   size_t reader_count_ = 0;
   std::vector<std::thread> readers_;

@@ -192,7 +192,7 @@ bool WeightCache::MoveToLowest(int32_t tile) {
   if (holds_bytes) {
     t.extent = t.place;
     if (*to != from) std::memmove(memory_.data() + *to, memory_.data() + from, bytes);
-    t.data.store(memory_.data() + *to + map_.tile(tile).lead_bytes, std::memory_order_release);
+    t.data.store(memory_.data() + *to + DataOffset(tile), std::memory_order_release);
     t.word.fetch_add(word & ~kLeaving, std::memory_order_acq_rel);
   }
   return true;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "residency/weight_cache.h"
+#include "tensor/packed_rows.h"
 
 namespace thaw {
 namespace {
@@ -24,6 +25,10 @@ constexpr int64_t kKeptShare = 4;
 using Clock = std::chrono::steady_clock;
 
 }  // namespace
+
+int WeightCache::MostThawers(int io_threads) {
+  return 1 + (io_threads > 0 ? io_threads : kPlainReaders);
+}
 
 void WeightCache::StartReaders() {
   reader_name_ = "pread";
@@ -66,7 +71,7 @@ void WeightCache::ReadLoop(ReadQueue& queue) {
       lock.unlock();
       const ReadCompletion read = queue.Wait();
       const auto tile = static_cast<int32_t>(read.tag);
-      const uint64_t checksum = read.outcome ? ChecksumIfFirst(tile, RequestFor(tile)) : 0;
+      const uint64_t checksum = read.outcome ? Thaw(tile, RequestFor(tile).buffer) : 0;
       lock.lock();
       FinishLoading(tile, read, checksum, /*pin=*/false);
       continue;
@@ -215,13 +220,34 @@ ReadRequest WeightCache::RequestFor(int32_t tile) {
           .tag = static_cast<uint64_t>(tile)};
 }
 
-// Without the lock: the tile is loading, so nobody else touches it.
-uint64_t WeightCache::ChecksumIfFirst(int32_t tile, const ReadRequest& request) {
-  if (state(tile).has_checksum) return 0;
+// What is done to a tile that was read: its rows are packed, and at the first time their checksum
+// is taken, which is returned. Without the lock: the tile is loading, so nobody else touches it.
+uint64_t WeightCache::Thaw(int32_t tile, std::byte* buffer) {
+  const bool needs_checksum = !state(tile).has_checksum;
+  if (!needs_checksum && !map_.matrix_of(tile).is_packed) return 0;
   const auto start = Clock::now();
-  const uint64_t checksum = XXH3_64bits(request.buffer + map_.tile(tile).lead_bytes, request.bytes);
+  PackIfWanted(tile, buffer);
+  const uint64_t checksum =
+      needs_checksum ? XXH3_64bits(buffer + DataOffset(tile), map_.tile(tile).bytes) : 0;
   thaw_ns_.fetch_add((Clock::now() - start).count(), std::memory_order_relaxed);
   return checksum;
+}
+
+void WeightCache::PackIfWanted(int32_t tile, std::byte* buffer) {
+  const WeightMatrix& matrix = map_.matrix_of(tile);
+  if (!matrix.is_packed) return;
+  std::unique_lock lock(pack_mutex_);
+  pack_scratch_free_.wait(lock, [&] { return !pack_scratch_.empty(); });
+  AlignedBuffer scratch = std::move(pack_scratch_.back());
+  pack_scratch_.pop_back();
+  lock.unlock();
+  const Tile& where = map_.tile(tile);
+  PackRows(matrix.type, matrix.cols, where.row_count, buffer + where.lead_bytes, buffer,
+           scratch.data());
+  lock.lock();
+  pack_scratch_.push_back(std::move(scratch));
+  lock.unlock();
+  pack_scratch_free_.notify_one();
 }
 
 void WeightCache::FinishLoading(int32_t tile, const ReadCompletion& read, uint64_t checksum,
@@ -245,7 +271,7 @@ void WeightCache::FinishLoading(int32_t tile, const ReadCompletion& read, uint64
       page_cache_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     }
     if (!std::exchange(t.has_checksum, true)) t.checksum = checksum;
-    t.data.store(memory_.data() + t.extent + map_.tile(tile).lead_bytes, std::memory_order_release);
+    t.data.store(memory_.data() + t.extent + DataOffset(tile), std::memory_order_release);
     resident_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     if (pin && in_slot) --ahead_;
     const uint32_t fresh = pin || (preloaded && !in_slot) ? 0 : kFresh;

@@ -34,11 +34,17 @@ struct Format {
   ElementType type = ElementType::kF32;
   int64_t unit_blocks = 1;
   std::array<Field, 2> lead = {};  // unused ones have no bytes
-  std::array<Field, 3> body = {};
+  std::array<Field, 5> body = {};
 };
 
 #define THAW_FIELD(Block, name, element) \
   Field { offsetof(Block, name), sizeof(Block::name), Element::element }
+// Half `half` of a field.
+#define THAW_HALF(Block, name, half, element)                                          \
+  Field {                                                                              \
+    offsetof(Block, name) + (half) * sizeof(Block::name) / 2, sizeof(Block::name) / 2, \
+        Element::element                                                               \
+  }
 
 constexpr auto kFormats = std::to_array<Format>({
     {ElementType::kQ4_0,
@@ -94,14 +100,16 @@ constexpr auto kFormats = std::to_array<Format>({
     {ElementType::kQ6_K,
      2,
      {THAW_FIELD(BlockQ6_K, d, kBytes2)},
-     {THAW_FIELD(BlockQ6_K, scales, kBytes4), THAW_FIELD(BlockQ6_K, ql, kBytes4),
-      THAW_FIELD(BlockQ6_K, qh, kBytes4)}},
+     {THAW_FIELD(BlockQ6_K, scales, kBytes4), THAW_HALF(BlockQ6_K, qh, 0, kBytes4),
+      THAW_HALF(BlockQ6_K, ql, 0, kBytes4), THAW_HALF(BlockQ6_K, qh, 1, kBytes4),
+      THAW_HALF(BlockQ6_K, ql, 1, kBytes4)}},
     {ElementType::kIQ4_XS,
      1,
      {THAW_FIELD(BlockIQ4_XS, d, kBytes2), THAW_FIELD(BlockIQ4_XS, scales_h, kBytes2)},
      {THAW_FIELD(BlockIQ4_XS, scales_l, kBytes4), THAW_FIELD(BlockIQ4_XS, qs, kBytes4)}},
 });
 
+#undef THAW_HALF
 #undef THAW_FIELD
 
 const Format* FindFormat(ElementType type) {

@@ -29,7 +29,7 @@
 //   Q3_K          2     d              scales:4, hmask:4, qs:4
 //   Q4_K          1     d, dmin        scales:4, qs:4
 //   Q5_K          1     d, dmin        scales:4, qh:4, qs:4
-//   Q6_K          2     d              scales:4, ql:4, qh:4
+//   Q6_K          2     d              scales:4, first half of qh:4, of ql:4, second half of both
 //   IQ4_XS        1     d, scales_h    scales_l:4, qs:4
 //
 // Everything is pure and allocates nothing. Costs: about the bytes of a memory copy.
