@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "base/units.h"
 #include "engine/random_weights.h"
 #include "io/read_queue.h"
+#include "io/uncached_file.h"
 #include "sampling/split_mix.h"
 
 namespace thaw {
@@ -177,22 +179,6 @@ class MatMulBench {
 constexpr uint64_t kRequestBytes = 512 << 10;
 constexpr int kRequestsInFlight = 8;
 
-// A file as if the page cache held none of it, so that reading it is reading the disk.
-class UncachedFile final : public File {
- public:
-  explicit UncachedFile(const File& file) : file_(file) {}
-
-  const std::string& path() const override { return file_.path(); }
-  uint64_t size() const override { return file_.size(); }
-  Result<size_t> ReadSomeAt(uint64_t offset, std::span<std::byte> out) const override {
-    return file_.ReadSomeAt(offset, out);
-  }
-  std::optional<DirectAccess> direct() const override { return file_.direct(); }
-
- private:
-  const File& file_;
-};
-
 // Reads that end one after another, and how many bytes a second those are.
 class ReadLog {
  public:
@@ -317,7 +303,8 @@ Result<double> MeasureDiskRate(const File& file, const MeasurementLimits& limits
     return Fail(ErrorCode::kInvalidArgument, "{}: no disk rate from an empty file", file.path());
   }
   THAW_TRY(limits.BufferBytes());
-  const UncachedFile uncached(file);
+  // Not owned: the caller keeps it until this returns.
+  const UncachedFile uncached(std::shared_ptr<const File>(std::shared_ptr<void>(), &file));
   const uint64_t stride = ReadSpan(0, request_bytes, ReadAlignment(uncached));
   THAW_ASSIGN(AlignedBuffer buffer,
               AlignedBuffer::Allocate(kRequestsInFlight * stride, "reads to measure",
