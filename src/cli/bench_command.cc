@@ -65,7 +65,7 @@ Result<std::string> TemporaryPath(const BenchOptions& options) {
 
 Result<void> GenerateModel(const BenchOptions& options, const std::string& path) {
   THAW_ASSIGN(const ModelShape* shape, FindShape(options.shape));
-  const ElementType type = FindElementType(options.type)->type;
+  THAW_ASSIGN(const ElementType type, FindWeightType(options.type));
   ProgressBar bar("generating", FormatBytes, ShowsProgress(options.report));
   return WriteShapeModel(*shape, type, kWeightSeed, path, [&bar](uint64_t done, uint64_t total) {
     bar.Show(done, total);

@@ -12,7 +12,6 @@
 #include "cli/version.h"
 #include "engine/shape_model.h"
 #include "sampling/sampling_options.h"
-#include "tensor/element_type.h"
 
 namespace thaw::cli {
 namespace {
@@ -370,12 +369,23 @@ void AddTokenCounts(CLI::App& command, const std::string& name, std::vector<int6
       ->type_name("N,N");
 }
 
+std::string ShapeNames() {
+  std::string names;
+  for (const ModelShape& shape : KnownShapes()) {
+    names += (names.empty() ? "" : ", ") + std::string(shape.name);
+  }
+  return names;
+}
+
 void AddBench(CLI::App& app, BenchOptions& options) {
   CLI::App* command = AddCommand(
       app, "bench", "Measures how fast a model runs",
       "Prints the speed of reading prompts and of decoding, and beside it what the machine's\n"
-      "memory and disk gave in the same seconds. Output is checked before its time counts. With\n"
-      "--shape, a model of a published shape is generated, with random weights.",
+      "memory, its disk and its int8 arithmetic gave in the same seconds. Output is checked "
+      "before\n"
+      "its time counts. With --shape, a model of a published shape is generated, with random\n"
+      "weights of any type: " +
+          ShapeNames() + ".",
       "thaw bench model.gguf --budget 450MiB --prefill 512 --decode 64,256");
   CLI::Option_group* source = command->add_option_group("Source");
   source->add_option("MODEL", options.model.path, "A GGUF file (the first part of a split one)")
@@ -386,8 +396,7 @@ void AddBench(CLI::App& app, BenchOptions& options) {
   source->require_option(1);
   options.type = "Q4_0";
   command->add_option("--type", options.type, "Of the generated weights")
-      ->check(Accepts([](std::string_view name) { return FindElementType(name); },
-                      "a type of weights, such as Q4_0"))
+      ->check(Passes(FindWeightType))
       ->needs(shape)
       ->capture_default_str()
       ->type_name("TYPE");
