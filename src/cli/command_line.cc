@@ -424,13 +424,24 @@ void AddBench(CLI::App& app, BenchOptions& options) {
 void AddDoctor(CLI::App& app, DoctorOptions& options) {
   CLI::App* command =
       AddCommand(app, "doctor", "Tells what this machine can do, and what a model takes",
-                 "Prints CPU features, kernels, threads, memory and limits, huge pages, the way of "
-                 "reading; for\n"
-                 "a model, whether it is supported, its weights by type, the size of its KV cache "
-                 "and whether\n"
-                 "it is read past the page cache. Warns of what makes runs slow.",
+                 "Prints CPU features, the kernels that are chosen and why, threads, memory and "
+                 "limits, huge\n"
+                 "pages, the way of reading, and the rates of memory, int8 arithmetic and, with a "
+                 "model, its\n"
+                 "disk; for a model, whether it is supported, its weights by type, the size of its "
+                 "KV cache\n"
+                 "and whether it is read past the page cache. Computes for half a second and warns "
+                 "of what\n"
+                 "makes runs slow, each with the number that shows it.",
                  "thaw doctor model.gguf");
   command->add_option("MODEL", options.path, "A GGUF file")->type_name("");
+  command
+      ->add_option("-t,--threads", options.threads,
+                   "Threads of the runs that it is about (default: all that may be used)")
+      ->check(Between(1, 1024))
+      ->type_name("N");
+  command->add_flag("--remeasure", options.remeasure,
+                    "Measure memory and disk again (default: once for each machine)");
   command->add_flag("--json", options.json, "Print JSON");
 }
 
