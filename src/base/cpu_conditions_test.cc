@@ -124,8 +124,8 @@ TEST_F(CpuConditionsTest, LeavesOutWhatTheSystemDoesNotSay) {
 TEST(CpuConditionsOfThisMachine, CountsGoUp) {
   const CpuConditions before = ReadCpuConditions();
   const CpuConditions after = ReadCpuConditions();
-  ASSERT_TRUE(before.busy_seconds && after.busy_seconds) << "Linux has /proc/stat";
-  EXPECT_GE(*after.busy_seconds, *before.busy_seconds);
+  if (!before.busy_seconds) GTEST_SKIP() << "SKIP: the system does not tell what its CPUs do";
+  EXPECT_GE(after.busy_seconds.value(), *before.busy_seconds);
   EXPECT_GE(before.allowed_cpus.value(), 1);
 }
 

@@ -1,5 +1,8 @@
 #include "base/system_info.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <sstream>
 #include <string_view>
 
@@ -51,6 +54,17 @@ std::string ChosenWord(std::string_view words) {
   return std::string(words.substr(open + 1, close - open - 1));
 }
 
+// Sizes read "32768K", in one folder for each cache.
+std::optional<uint64_t> LastLevelCacheBytes(const std::string& root) {
+  std::optional<uint64_t> largest;
+  for (int index = 0;; ++index) {
+    const auto kib = LeadingNumber(ReadSmallFile(
+        fmt::format("{}/sys/devices/system/cpu/cpu0/cache/index{}/size", root, index)));
+    if (!kib) return largest;
+    largest = std::max(largest.value_or(0), *kib * 1024);
+  }
+}
+
 void ReadCgroup(const std::string& root, SystemInfo& info) {
   VisitCgroupFolders(root, "memory", [&](const std::string& folder, bool is_version1) {
     const std::string limit_name = is_version1 ? "memory.limit_in_bytes" : "memory.max";
@@ -72,6 +86,7 @@ SystemInfo ReadSystemInfo(const std::string& root) {
   info.memory_total = MemInfoBytes(meminfo, "MemTotal");
   info.memory_available = MemInfoBytes(meminfo, "MemAvailable");
   info.huge_pages = ChosenWord(ReadSmallFile(root + "/sys/kernel/mm/transparent_hugepage/enabled"));
+  info.last_level_cache = LastLevelCacheBytes(root);
   ReadCgroup(root, info);
   return info;
 }

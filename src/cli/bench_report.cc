@@ -51,30 +51,37 @@ Json NumberOrNull(const std::optional<double>& number) {
   return number ? Json(*number) : Json(nullptr);
 }
 
+// Whether what memory was measured over fits into the cache, whose rate it then is.
+bool MeasuredTheCache(const BenchReport& report) {
+  return report.last_level_cache && report.speed.memory_buffer_bytes < *report.last_level_cache;
+}
+
 std::string_view PhaseName(Phase phase) { return phase == Phase::kPrefill ? "prefill" : "decode"; }
 
 Json RunJson(const WorkloadReport& workload, const BenchReport& report) {
   const Spread rate = workload.TokensPerSecond();
   const Throughput throughput = ThroughputOf(workload, report.speed);
-  Json json = {{"what", PhaseName(workload.phase)},
-               {"tokens", workload.tokens},
-               {"runs", workload.runs},
-               {"threads", report.threads},
-               {"budget_bytes", report.plan.budget_bytes},
-               {"policy", report.policy},
-               {"reader", report.reader},
-               {"tok_per_s", {{"median", rate.median}, {"min", rate.min}, {"max", rate.max}}},
-               {"bytes_per_token", workload.BytesPerToken()},
-               {"kv_bytes_per_token", workload.KvBytesPerToken()},
-               {"bytes_read_per_token", workload.BytesReadPerToken()},
-               {"hit_rate_bytes", workload.HitRateBytes()},
-               {"stall_s_per_token", workload.StallSecondsPerToken()},
-               {"gb_per_s", throughput.bytes_per_second / kGiga},
-               {"share_of_memory_rate", throughput.share_of_memory_rate},
-               {"share_of_disk_rate", throughput.share_of_disk_rate},
-               {"tops", throughput.operations_per_second / kTera},
-               {"share_of_int8_rate", NumberOrNull(throughput.share_of_int8_rate)},
-               {"peak_rss_bytes", report.peak_resident_bytes}};
+  Json json = {
+      {"what", PhaseName(workload.phase)},
+      {"tokens", workload.tokens},
+      {"runs", workload.runs},
+      {"threads", report.threads},
+      {"budget_bytes", report.plan.budget_bytes},
+      {"policy", report.policy},
+      {"reader", report.reader},
+      {"tok_per_s", {{"median", rate.median}, {"min", rate.min}, {"max", rate.max}}},
+      {"bytes_per_token", workload.BytesPerToken()},
+      {"kv_bytes_per_token",
+       workload.phase == Phase::kDecode ? Json(workload.KvBytesPerToken()) : Json(nullptr)},
+      {"bytes_read_per_token", workload.BytesReadPerToken()},
+      {"hit_rate_bytes", workload.HitRateBytes()},
+      {"stall_s_per_token", workload.StallSecondsPerToken()},
+      {"gb_per_s", throughput.bytes_per_second / kGiga},
+      {"share_of_memory_rate", throughput.share_of_memory_rate},
+      {"share_of_disk_rate", throughput.share_of_disk_rate},
+      {"tops", throughput.operations_per_second / kTera},
+      {"share_of_int8_rate", NumberOrNull(throughput.share_of_int8_rate)},
+      {"peak_rss_bytes", report.peak_resident_bytes}};
   if (workload.phase == Phase::kDecode) {
     const StepSummary steps = SummarizeSteps(workload.step_seconds);
     json["decode_ms"] = {{"p50", steps.p50_ms}, {"p99", steps.p99_ms}, {"cv", steps.cv}};
@@ -132,9 +139,13 @@ std::string Header(const BenchReport& report) {
                           plan.context, plan.prefill_chunk));
   text += Row("processor", fmt::format("{}; kernels {}, {} thread{}", report.cpu, report.kernels,
                                        report.threads, report.threads == 1 ? "" : "s"));
-  text += Row("memory rate", fmt::format("{:.2f} GB/s, reading {} again and again",
-                                         speed.memory_bytes_per_second / kGiga,
-                                         FormatBytes(speed.memory_buffer_bytes)));
+  std::string memory =
+      fmt::format("{:.2f} GB/s, reading {} again and again", speed.memory_bytes_per_second / kGiga,
+                  FormatBytes(speed.memory_buffer_bytes));
+  if (MeasuredTheCache(report)) {
+    memory += fmt::format(": the rate of the cache of {}", FormatBytes(*report.last_level_cache));
+  }
+  text += Row("memory rate", memory);
   text +=
       Row("disk rate",
           fmt::format("{:.2f} GB/s; weights are read by {}{}", speed.disk_bytes_per_second / kGiga,
@@ -194,6 +205,7 @@ Json BenchJson(const BenchReport& report) {
       {"machine",
        {{"memory_gb_per_s", speed.memory_bytes_per_second / kGiga},
         {"memory_buffer_bytes", speed.memory_buffer_bytes},
+        {"memory_rate_is_of_cache", MeasuredTheCache(report)},
         {"disk_gb_per_s", speed.disk_bytes_per_second / kGiga},
         {"int8_tops", speed.int8 ? Json(speed.int8->operations_per_second / kTera) : Json(nullptr)},
         {"int8_instruction", speed.int8 ? Json(speed.int8->instruction) : Json(nullptr)},

@@ -91,7 +91,19 @@ TEST(BenchJson, RatesAndSharesFollowFromTheMedian) {
   EXPECT_DOUBLE_EQ(decode["decode_ms"]["p50"], 100);
 }
 
+TEST(BenchReport, SaysWhenTheRateOfMemoryIsTheCaches) {
+  BenchReport report = Example();
+  EXPECT_EQ(BenchJson(report)["machine"]["memory_rate_is_of_cache"], false);
+  report.last_level_cache = 32 * kMiB;
+  EXPECT_EQ(BenchJson(report)["machine"]["memory_rate_is_of_cache"], false);
+  EXPECT_THAT(BenchTable(report), Not(HasSubstr("cache of")));
+  report.last_level_cache = 64 * kMiB;
+  EXPECT_EQ(BenchJson(report)["machine"]["memory_rate_is_of_cache"], true);
+  EXPECT_THAT(BenchTable(report), HasSubstr("again and again: the rate of the cache of 64.0 MiB"));
+}
+
 TEST(BenchJson, OnlyDecodeHasSteps) {
+  EXPECT_TRUE(BenchJson(Example())["runs"][0]["kv_bytes_per_token"].is_null());
   EXPECT_FALSE(BenchJson(Example())["runs"][0].contains("decode_ms"));
 }
 

@@ -6,7 +6,6 @@
 namespace thaw::cli {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -20,6 +19,7 @@ MachineState AtRest() {
                   .cgroup_limit = 8 * kGiB,
                   .cgroup_used = 8 * kGiB,
                   .cgroup_page_cache = 7 * kGiB,
+                  .last_level_cache = kGiB / 32,
                   .huge_pages = "madvise"};
   state.before = {.machine_cpus = 4,
                   .allowed_cpus = 4,

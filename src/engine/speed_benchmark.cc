@@ -222,6 +222,7 @@ Spread SpreadOf(std::vector<double> values) {
 
 Spread WorkloadReport::TokensPerSecond() const {
   std::vector<double> rates;
+  rates.reserve(run_seconds.size());
   for (const double seconds : run_seconds) rates.push_back(static_cast<double>(tokens) / seconds);
   return SpreadOf(std::move(rates));
 }

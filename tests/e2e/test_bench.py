@@ -45,7 +45,7 @@ def test_every_run_is_told_with_its_rates_and_the_machines(thaw, model):
     assert decode["kv_bytes_per_token"] == pytest.approx(5.5 * position_bytes)
     assert decode["bytes_per_token"] == pytest.approx(
         report["model"]["weight_bytes"] + decode["kv_bytes_per_token"])
-    assert prefill["kv_bytes_per_token"] == 0 < prefill["tops"]
+    assert prefill["kv_bytes_per_token"] is None and prefill["tops"] > 0
     assert 0 < decode["decode_ms"]["p50"] <= decode["decode_ms"]["p99"]
 
 
