@@ -11,6 +11,21 @@
 namespace thaw {
 namespace {
 
+constexpr CpuFeatureName kFeatures[] = {
+    {"avx2", &CpuFeatures::avx2},
+    {"fma", &CpuFeatures::fma},
+    {"f16c", &CpuFeatures::f16c},
+    {"avx512f", &CpuFeatures::avx512f},
+    {"avx512bw", &CpuFeatures::avx512bw},
+    {"avx512vl", &CpuFeatures::avx512vl},
+    {"avx512vnni", &CpuFeatures::avx512vnni},
+    {"avx512vbmi2", &CpuFeatures::avx512vbmi2},
+    {"avx512bf16", &CpuFeatures::avx512bf16},
+    {"avxvnni", &CpuFeatures::avxvnni},
+    {"amx_int8", &CpuFeatures::amx_int8},
+    {"amx_bf16", &CpuFeatures::amx_bf16},
+};
+
 #if defined(__x86_64__)
 
 struct CpuidRegisters {
@@ -89,26 +104,14 @@ CpuFeatures Detect() { return {}; }
 }  // namespace
 
 std::vector<std::string> CpuFeatures::Names() const {
-  const std::pair<bool, const char*> all[] = {
-      {avx2, "avx2"},
-      {fma, "fma"},
-      {f16c, "f16c"},
-      {avx512f, "avx512f"},
-      {avx512bw, "avx512bw"},
-      {avx512vl, "avx512vl"},
-      {avx512vnni, "avx512vnni"},
-      {avx512vbmi2, "avx512vbmi2"},
-      {avx512bf16, "avx512bf16"},
-      {avxvnni, "avxvnni"},
-      {amx_int8, "amx_int8"},
-      {amx_bf16, "amx_bf16"},
-  };
   std::vector<std::string> names;
-  for (const auto& [present, feature] : all) {
-    if (present) names.emplace_back(feature);
+  for (const CpuFeatureName& each : kFeatures) {
+    if (this->*each.feature) names.emplace_back(each.name);
   }
   return names;
 }
+
+std::span<const CpuFeatureName> AllCpuFeatures() { return kFeatures; }
 
 const CpuFeatures& HostCpu() {
   static const CpuFeatures features = Detect();

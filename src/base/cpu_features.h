@@ -1,6 +1,7 @@
 // What the CPU, and the operating system for it, can do: the choice of kernels rests on this.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,14 @@ struct CpuFeatures {
   // The names of the features that are there, in the order above.
   std::vector<std::string> Names() const;
 };
+
+struct CpuFeatureName {
+  const char* name;
+  bool CpuFeatures::*feature;
+};
+
+// Every feature, in the order of Names().
+std::span<const CpuFeatureName> AllCpuFeatures();
 
 // Read from the CPU at the first call; a feature whose registers the system does not save counts as
 // absent. Thread safe.

@@ -24,5 +24,13 @@ TEST(CpuFeatures, NamesListWhatIsThere) {
   EXPECT_EQ(features.Names(), (std::vector<std::string>{"avx2", "amx_int8"}));
 }
 
+TEST(AllCpuFeatures, AreThoseThatHaveNames) {
+  CpuFeatures features;
+  for (const auto& [name, feature] : AllCpuFeatures()) features.*feature = true;
+  std::vector<std::string> names;
+  for (const auto& [name, feature] : AllCpuFeatures()) names.emplace_back(name);
+  EXPECT_EQ(features.Names(), names);
+}
+
 }  // namespace
 }  // namespace thaw

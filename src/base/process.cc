@@ -1,5 +1,7 @@
 #include "base/process.h"
 
+#include <sys/resource.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -32,6 +34,15 @@ uint64_t PeakResidentBytes() { return ReadBytes("/proc/self/status", "VmHWM:"); 
 uint64_t ResidentBytes() {
   const uint64_t counted = ReadBytes("/proc/self/smaps_rollup", "Rss:");
   return counted != 0 ? counted : ReadBytes("/proc/self/status", "VmRSS:");
+}
+
+double ProcessCpuSeconds() {
+  struct rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 void ReturnFreedMemory() {

@@ -1,4 +1,5 @@
-// What the operating system knows about the memory of this process, and how to give some back.
+// What the operating system knows about the memory and the CPU time of this process, and how to
+// give memory back.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,9 @@ uint64_t PeakResidentBytes();
 // /proc/self/smaps_rollup), because the running count of the kernel (VmRSS) lags, by up to 128 KiB
 // for each core; that one is taken where there is no other. The count walks the page tables.
 uint64_t ResidentBytes();
+
+// CPU time of all threads of this process so far, in user and kernel mode.
+double ProcessCpuSeconds();
 
 // Gives the memory that was freed, and that the C library keeps for later, back to the system, as
 // far as whole pages of it are free. Does nothing with C libraries that have no such call.

@@ -45,6 +45,13 @@ TEST(ResidentBytes, FollowsTouchedMemoryUpAndDown) {
   EXPECT_LT(ResidentBytes(), before + kBytes / 8);
 }
 
+TEST(ProcessCpuSeconds, GoesUpWithWork) {
+  const double before = ProcessCpuSeconds();
+  volatile int work = 0;
+  while (ProcessCpuSeconds() == before) work = work + 1;
+  EXPECT_GT(ProcessCpuSeconds(), before);
+}
+
 TEST(ReturnFreedMemory, GivesBackWhatSmallBlocksHeld) {
 #if defined(THAW_TEST_HAS_SANITIZER) || !defined(__GLIBC__)
   GTEST_SKIP() << "SKIP: the allocator is not the C library's";

@@ -1,30 +1,18 @@
 #include "base/system_info.h"
 
-#include <charconv>
-#include <fstream>
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <sstream>
 #include <string_view>
+
+#include "base/small_files.h"
 
 namespace thaw {
 namespace {
 
 // A version 1 cgroup without a limit says so by a number near 2^63; no machine has this much.
 constexpr uint64_t kNoLimit = uint64_t{1} << 60;
-
-// Empty when there is no such file.
-std::string ReadSmallFile(const std::string& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  if (in) text << in.rdbuf();
-  return std::move(text).str();
-}
-
-std::optional<uint64_t> ParseNumber(std::string_view text) {
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end == text.data()) return std::nullopt;
-  return number;
-}
 
 // The figure of a line such as "MemTotal:  24033188 kB", in bytes.
 std::optional<uint64_t> MemInfoBytes(const std::string& meminfo, std::string_view name) {
@@ -33,7 +21,7 @@ std::optional<uint64_t> MemInfoBytes(const std::string& meminfo, std::string_vie
     if (!line.starts_with(name) || line.size() <= name.size() || line[name.size()] != ':') continue;
     const size_t digit = line.find_first_of("0123456789");
     if (digit == std::string::npos) return std::nullopt;
-    if (const auto kib = ParseNumber(std::string_view(line).substr(digit))) return *kib * 1024;
+    if (const auto kib = LeadingNumber(std::string_view(line).substr(digit))) return *kib * 1024;
   }
   return std::nullopt;
 }
@@ -52,7 +40,7 @@ std::optional<uint64_t> PageCacheBytes(const std::string& memory_stat) {
     const bool is_total = name.starts_with("total_");
     if (is_total) name.remove_prefix(6);
     if (name != "inactive_file" && name != "active_file") continue;
-    const auto bytes = ParseNumber(std::string_view(line).substr(space + 1));
+    const auto bytes = LeadingNumber(std::string_view(line).substr(space + 1));
     if (bytes) (is_total ? total : own) = (is_total ? total : own).value_or(0) + *bytes;
   }
   return total ? total : own;
@@ -66,52 +54,28 @@ std::string ChosenWord(std::string_view words) {
   return std::string(words.substr(open + 1, close - open - 1));
 }
 
-struct CgroupFiles {
-  std::string mount;  // folder of the hierarchy's root
-  std::string limit_name;
-  std::string usage_name;
-};
+// Sizes read "32768K", in one folder for each cache.
+std::optional<uint64_t> LastLevelCacheBytes(const std::string& root) {
+  std::optional<uint64_t> largest;
+  for (int index = 0;; ++index) {
+    const auto kib = LeadingNumber(ReadSmallFile(
+        fmt::format("{}/sys/devices/system/cpu/cpu0/cache/index{}/size", root, index)));
+    if (!kib) return largest;
+    largest = std::max(largest.value_or(0), *kib * 1024);
+  }
+}
 
-// Visits the cgroup at `path` and those above it, and keeps the tightest limit.
-void ReadCgroupLimits(const CgroupFiles& files, std::string path, SystemInfo& info) {
-  for (;;) {
-    const std::string folder = files.mount + path + (path.ends_with('/') ? "" : "/");
-    const auto limit = ParseNumber(ReadSmallFile(folder + files.limit_name));  // none for "max"
+void ReadCgroup(const std::string& root, SystemInfo& info) {
+  VisitCgroupFolders(root, "memory", [&](const std::string& folder, bool is_version1) {
+    const std::string limit_name = is_version1 ? "memory.limit_in_bytes" : "memory.max";
+    const std::string usage_name = is_version1 ? "memory.usage_in_bytes" : "memory.current";
+    const auto limit = LeadingNumber(ReadSmallFile(folder + limit_name));  // none for "max"
     if (limit && *limit < kNoLimit && (!info.cgroup_limit || *limit < *info.cgroup_limit)) {
       info.cgroup_limit = limit;
-      info.cgroup_used = ParseNumber(ReadSmallFile(folder + files.usage_name));
+      info.cgroup_used = LeadingNumber(ReadSmallFile(folder + usage_name));
       info.cgroup_page_cache = PageCacheBytes(ReadSmallFile(folder + "memory.stat"));
     }
-    if (path.size() <= 1) return;
-    path.resize(path.find_last_of('/'));
-  }
-}
-
-bool HasWord(std::string_view comma_separated, std::string_view word) {
-  std::istringstream words{std::string(comma_separated)};
-  for (std::string one; std::getline(words, one, ',');) {
-    if (one == word) return true;
-  }
-  return false;
-}
-
-// Lines of /proc/self/cgroup read "hierarchy:controllers:path"; version 2 has no controllers there.
-void ReadCgroup(const std::string& root, SystemInfo& info) {
-  const CgroupFiles unified = {root + "/sys/fs/cgroup", "memory.max", "memory.current"};
-  const CgroupFiles version1 = {root + "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                                "memory.usage_in_bytes"};
-  std::istringstream lines(ReadSmallFile(root + "/proc/self/cgroup"));
-  for (std::string line; std::getline(lines, line);) {
-    const size_t first = line.find(':');
-    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos || second + 1 >= line.size() || line[second + 1] != '/') {
-      continue;
-    }
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string path = line.substr(second + 1);
-    if (controllers.empty()) ReadCgroupLimits(unified, path, info);
-    if (HasWord(controllers, "memory")) ReadCgroupLimits(version1, path, info);
-  }
+  });
 }
 
 }  // namespace
@@ -122,6 +86,7 @@ SystemInfo ReadSystemInfo(const std::string& root) {
   info.memory_total = MemInfoBytes(meminfo, "MemTotal");
   info.memory_available = MemInfoBytes(meminfo, "MemAvailable");
   info.huge_pages = ChosenWord(ReadSmallFile(root + "/sys/kernel/mm/transparent_hugepage/enabled"));
+  info.last_level_cache = LastLevelCacheBytes(root);
   ReadCgroup(root, info);
   return info;
 }

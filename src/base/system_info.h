@@ -21,6 +21,9 @@ struct SystemInfo {
   std::optional<uint64_t> cgroup_used;
   std::optional<uint64_t> cgroup_page_cache;
 
+  // Bytes of the largest cache that the first CPU has, its own or shared.
+  std::optional<uint64_t> last_level_cache;
+
   // "always", "madvise" or "never": who gets huge pages. Empty where the kernel has none.
   std::string huge_pages;
 };

@@ -40,6 +40,15 @@ TEST_F(SystemInfoTest, ReadsWhoGetsHugePages) {
   EXPECT_EQ(ReadSystemInfo(root_).huge_pages, "madvise");
 }
 
+TEST_F(SystemInfoTest, TakesTheLargestCache) {
+  EXPECT_EQ(ReadSystemInfo(root_).last_level_cache, std::nullopt);
+  const std::string caches = "/sys/devices/system/cpu/cpu0/cache/index";
+  Write(caches + "0/size", "32K\n");
+  Write(caches + "1/size", "4096K\n");
+  Write(caches + "2/size", "1024K\n");
+  EXPECT_EQ(ReadSystemInfo(root_).last_level_cache, uint64_t{4} << 20);
+}
+
 TEST_F(SystemInfoTest, TakesTheTightestLimitOfTheCgroupsAbove) {
   Write("/proc/self/cgroup", "0::/user.slice/shell\n");
   Write("/sys/fs/cgroup/user.slice/shell/memory.max", "max\n");

@@ -8,6 +8,7 @@
 #include "base/cpu_features.h"
 #include "base/interrupt.h"
 #include "base/process.h"
+#include "base/system_info.h"
 #include "base/units.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
@@ -65,7 +66,7 @@ Result<std::string> TemporaryPath(const BenchOptions& options) {
 
 Result<void> GenerateModel(const BenchOptions& options, const std::string& path) {
   THAW_ASSIGN(const ModelShape* shape, FindShape(options.shape));
-  const ElementType type = FindElementType(options.type)->type;
+  THAW_ASSIGN(const ElementType type, FindWeightType(options.type));
   ProgressBar bar("generating", FormatBytes, ShowsProgress(options.report));
   return WriteShapeModel(*shape, type, kWeightSeed, path, [&bar](uint64_t done, uint64_t total) {
     bar.Show(done, total);
@@ -182,6 +183,7 @@ Result<void> Execute(const BenchOptions& options) {
     THAW_ASSIGN(report.simulation, Simulate(*engine));
   }
   DescribeEngine(*engine, report);
+  report.last_level_cache = ReadSystemInfo().last_level_cache;
   report.peak_resident_bytes = PeakResidentBytes();
   THAW_TRY(WriteOutput(options.json ? PrettyJson(BenchJson(report)) : BenchTable(report)));
   THAW_TRY(PublishStatistics(engine, std::move(statistics), options.report));

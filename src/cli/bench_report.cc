@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <string_view>
 
 #include "base/units.h"
@@ -12,27 +13,47 @@ namespace {
 constexpr double kGiga = 1e9;
 constexpr double kTera = 1e12;
 
+// What the shares are shares of.
+constexpr std::string_view kLegend =
+    "GB/s and mem %: weights visited and, of decode, keys and values. TOPS and int8 %: two\n"
+    "operations for each weight and token, attention apart. Rates of the machine: medians of\n"
+    "measurements before, between and after the runs.\n";
+
 double Ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 // What a workload's median speed comes to.
 struct Throughput {
-  double weight_bytes_per_second = 0;  // visited
+  double bytes_per_second = 0;  // of WorkloadReport::BytesPerToken
   double read_bytes_per_second = 0;
   double operations_per_second = 0;
   double share_of_memory_rate = 0;
   double share_of_disk_rate = 0;
+  std::optional<double> share_of_int8_rate = {};  // where the rate was measured
 };
 
 Throughput ThroughputOf(const WorkloadReport& workload, const BenchmarkReport& speed) {
   const double tok_per_s = workload.TokensPerSecond().median;
   Throughput t;
-  t.weight_bytes_per_second = workload.BytesPerToken() * tok_per_s;
+  t.bytes_per_second = workload.BytesPerToken() * tok_per_s;
   t.read_bytes_per_second = workload.BytesReadPerToken() * tok_per_s;
   t.operations_per_second = static_cast<double>(workload.run_operations) /
                             static_cast<double>(workload.tokens) * tok_per_s;
-  t.share_of_memory_rate = Ratio(t.weight_bytes_per_second, speed.memory_bytes_per_second);
+  t.share_of_memory_rate = Ratio(t.bytes_per_second, speed.memory_bytes_per_second);
   t.share_of_disk_rate = Ratio(t.read_bytes_per_second, speed.disk_bytes_per_second);
+  if (speed.int8) {
+    t.share_of_int8_rate = Ratio(t.operations_per_second, speed.int8->operations_per_second);
+  }
   return t;
+}
+
+// null where there is none, so that the key is always there.
+Json NumberOrNull(const std::optional<double>& number) {
+  return number ? Json(*number) : Json(nullptr);
+}
+
+// Whether what memory was measured over fits into the cache, whose rate it then is.
+bool MeasuredTheCache(const BenchReport& report) {
+  return report.last_level_cache && report.speed.memory_buffer_bytes < *report.last_level_cache;
 }
 
 std::string_view PhaseName(Phase phase) { return phase == Phase::kPrefill ? "prefill" : "decode"; }
@@ -40,23 +61,27 @@ std::string_view PhaseName(Phase phase) { return phase == Phase::kPrefill ? "pre
 Json RunJson(const WorkloadReport& workload, const BenchReport& report) {
   const Spread rate = workload.TokensPerSecond();
   const Throughput throughput = ThroughputOf(workload, report.speed);
-  Json json = {{"what", PhaseName(workload.phase)},
-               {"tokens", workload.tokens},
-               {"runs", workload.runs},
-               {"threads", report.threads},
-               {"budget_bytes", report.plan.budget_bytes},
-               {"policy", report.policy},
-               {"reader", report.reader},
-               {"tok_per_s", {{"median", rate.median}, {"min", rate.min}, {"max", rate.max}}},
-               {"bytes_per_token", workload.BytesPerToken()},
-               {"bytes_read_per_token", workload.BytesReadPerToken()},
-               {"hit_rate_bytes", workload.HitRateBytes()},
-               {"stall_s_per_token", workload.StallSecondsPerToken()},
-               {"gb_per_s", throughput.weight_bytes_per_second / kGiga},
-               {"share_of_memory_rate", throughput.share_of_memory_rate},
-               {"share_of_disk_rate", throughput.share_of_disk_rate},
-               {"tops", throughput.operations_per_second / kTera},
-               {"peak_rss_bytes", report.peak_resident_bytes}};
+  Json json = {
+      {"what", PhaseName(workload.phase)},
+      {"tokens", workload.tokens},
+      {"runs", workload.runs},
+      {"threads", report.threads},
+      {"budget_bytes", report.plan.budget_bytes},
+      {"policy", report.policy},
+      {"reader", report.reader},
+      {"tok_per_s", {{"median", rate.median}, {"min", rate.min}, {"max", rate.max}}},
+      {"bytes_per_token", workload.BytesPerToken()},
+      {"kv_bytes_per_token",
+       workload.phase == Phase::kDecode ? Json(workload.KvBytesPerToken()) : Json(nullptr)},
+      {"bytes_read_per_token", workload.BytesReadPerToken()},
+      {"hit_rate_bytes", workload.HitRateBytes()},
+      {"stall_s_per_token", workload.StallSecondsPerToken()},
+      {"gb_per_s", throughput.bytes_per_second / kGiga},
+      {"share_of_memory_rate", throughput.share_of_memory_rate},
+      {"share_of_disk_rate", throughput.share_of_disk_rate},
+      {"tops", throughput.operations_per_second / kTera},
+      {"share_of_int8_rate", NumberOrNull(throughput.share_of_int8_rate)},
+      {"peak_rss_bytes", report.peak_resident_bytes}};
   if (workload.phase == Phase::kDecode) {
     const StepSummary steps = SummarizeSteps(workload.step_seconds);
     json["decode_ms"] = {{"p50", steps.p50_ms}, {"p99", steps.p99_ms}, {"cv", steps.cv}};
@@ -114,13 +139,22 @@ std::string Header(const BenchReport& report) {
                           plan.context, plan.prefill_chunk));
   text += Row("processor", fmt::format("{}; kernels {}, {} thread{}", report.cpu, report.kernels,
                                        report.threads, report.threads == 1 ? "" : "s"));
-  text += Row("memory rate", fmt::format("{:.2f} GB/s, reading {} again and again",
-                                         speed.memory_bytes_per_second / kGiga,
-                                         FormatBytes(speed.memory_buffer_bytes)));
+  std::string memory =
+      fmt::format("{:.2f} GB/s, reading {} again and again", speed.memory_bytes_per_second / kGiga,
+                  FormatBytes(speed.memory_buffer_bytes));
+  if (MeasuredTheCache(report)) {
+    memory += fmt::format(": the rate of the cache of {}", FormatBytes(*report.last_level_cache));
+  }
+  text += Row("memory rate", memory);
   text +=
       Row("disk rate",
           fmt::format("{:.2f} GB/s; weights are read by {}{}", speed.disk_bytes_per_second / kGiga,
                       report.reader, report.reader_note.empty() ? "" : ": " + report.reader_note));
+  text +=
+      Row("int8 rate",
+          speed.int8 ? fmt::format("{:.2f} TOPS by {}", speed.int8->operations_per_second / kTera,
+                                   speed.int8->instruction)
+                     : "not measured: this CPU has no instruction for int8 products");
   return text +
          Row("first token", fmt::format("{:.3f} s after loading, {:.3f} s again, of a prompt of {}",
                                         speed.ttft_cold_seconds, speed.ttft_warm_seconds,
@@ -137,12 +171,14 @@ std::string RunRow(const WorkloadReport& workload, const BenchmarkReport& speed)
   }
   return fmt::format(
       "{:<7} {:>6} {:>8.2f} {:>8.2f} {:>8.2f} {} {:>10} {:>6.1f} {:>8.2f} {:>7.2f} {:>6.1f} "
-      "{:>6.1f}\n",
+      "{:>6.1f} {:>7.3f} {:>6}\n",
       PhaseName(workload.phase), workload.tokens, rate.median, rate.min, rate.max, steps,
       FormatBytes(static_cast<uint64_t>(workload.BytesReadPerToken())),
       100 * workload.HitRateBytes(), 1e3 * workload.StallSecondsPerToken(),
-      throughput.weight_bytes_per_second / kGiga, 100 * throughput.share_of_memory_rate,
-      100 * throughput.share_of_disk_rate);
+      throughput.bytes_per_second / kGiga, 100 * throughput.share_of_memory_rate,
+      100 * throughput.share_of_disk_rate, throughput.operations_per_second / kTera,
+      throughput.share_of_int8_rate ? fmt::format("{:.1f}", 100 * *throughput.share_of_int8_rate)
+                                    : "-");
 }
 
 std::string SimulationTable(const PolicySimulation& simulation) {
@@ -165,21 +201,25 @@ Json BenchJson(const BenchReport& report) {
   const BenchmarkReport& speed = report.speed;
   Json runs = Json::array();
   for (const WorkloadReport& workload : speed.workloads) runs.push_back(RunJson(workload, report));
-  Json json = {{"machine",
-                {{"memory_gb_per_s", speed.memory_bytes_per_second / kGiga},
-                 {"memory_buffer_bytes", speed.memory_buffer_bytes},
-                 {"disk_gb_per_s", speed.disk_bytes_per_second / kGiga},
-                 {"cpu", report.cpu},
-                 {"kernels", report.kernels},
-                 {"reader", report.reader},
-                 {"reader_note", report.reader_note}}},
-               {"model", ModelJson(report)},
-               {"load_s", report.load_seconds},
-               {"ttft_tokens", speed.first_prompt_tokens},
-               {"ttft_cold_s", speed.ttft_cold_seconds},
-               {"ttft_warm_s", speed.ttft_warm_seconds},
-               {"peak_rss_bytes", report.peak_resident_bytes},
-               {"runs", std::move(runs)}};
+  Json json = {
+      {"machine",
+       {{"memory_gb_per_s", speed.memory_bytes_per_second / kGiga},
+        {"memory_buffer_bytes", speed.memory_buffer_bytes},
+        {"memory_rate_is_of_cache", MeasuredTheCache(report)},
+        {"disk_gb_per_s", speed.disk_bytes_per_second / kGiga},
+        {"int8_tops", speed.int8 ? Json(speed.int8->operations_per_second / kTera) : Json(nullptr)},
+        {"int8_instruction", speed.int8 ? Json(speed.int8->instruction) : Json(nullptr)},
+        {"cpu", report.cpu},
+        {"kernels", report.kernels},
+        {"reader", report.reader},
+        {"reader_note", report.reader_note}}},
+      {"model", ModelJson(report)},
+      {"load_s", report.load_seconds},
+      {"ttft_tokens", speed.first_prompt_tokens},
+      {"ttft_cold_s", speed.ttft_cold_seconds},
+      {"ttft_warm_s", speed.ttft_warm_seconds},
+      {"peak_rss_bytes", report.peak_resident_bytes},
+      {"runs", std::move(runs)}};
   if (report.simulation) json["simulation"] = SimulationJson(*report.simulation);
   return json;
 }
@@ -188,10 +228,12 @@ std::string BenchTable(const BenchReport& report) {
   std::string text = Header(report);
   if (!report.speed.workloads.empty()) {
     text += fmt::format(
-        "\n{:<7} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>10} {:>6} {:>8} {:>7} {:>6} {:>6}\n",
+        "\n{:<7} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>10} {:>6} {:>8} {:>7} {:>6} {:>6} "
+        "{:>7} {:>6}\n",
         "run", "tokens", "tok/s", "least", "most", "p50 ms", "p99 ms", "cv %", "read/tok", "hit %",
-        "stall ms", "GB/s", "mem %", "disk %");
+        "stall ms", "GB/s", "mem %", "disk %", "TOPS", "int8 %");
     for (const WorkloadReport& w : report.speed.workloads) text += RunRow(w, report.speed);
+    text += kLegend;
   }
   if (report.simulation) text += SimulationTable(*report.simulation);
   return text;

@@ -24,6 +24,7 @@ struct BenchReport {
   std::string reader = {};
   std::string reader_note = {};  // why reading goes another way than asked for
   double load_seconds = 0;       // without reading weights, unless they were preloaded
+  std::optional<uint64_t> last_level_cache = std::nullopt;  // bytes
   MemoryPlan plan = {};
   uint64_t peak_resident_bytes = 0;
   BenchmarkReport speed = {};

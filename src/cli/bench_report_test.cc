@@ -11,7 +11,8 @@ using testing::Not;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// 100 MB of weights a token, 40 of them read; two runs of ten tokens in 1 s and 2 s.
+// 100 MB of weights a token, 40 of them read, and 20 MB of keys and values; two runs of ten tokens
+// in 1 s and 2 s.
 BenchReport Example() {
   BenchReport report = {.model = "m.gguf",
                         .cpu = "A CPU",
@@ -26,7 +27,8 @@ BenchReport Example() {
                   .ttft_warm_seconds = 0.25,
                   .memory_bytes_per_second = 4e9,
                   .memory_buffer_bytes = 60'000'000,
-                  .disk_bytes_per_second = 1e9};
+                  .disk_bytes_per_second = 1e9,
+                  .int8 = Int8Rate{.instruction = "vpdpbusd", .operations_per_second = 3e9}};
   WorkloadReport decode = {.phase = Phase::kDecode,
                            .tokens = 10,
                            .runs = 2,
@@ -35,6 +37,7 @@ BenchReport Example() {
                            .hit_bytes = 1'200'000'000,
                            .miss_bytes = 800'000'000,
                            .stall_seconds = 0.5,
+                           .run_kv_bytes = 200'000'000,
                            .run_operations = 2'000'000'000};
   WorkloadReport prefill = decode;
   prefill.phase = Phase::kPrefill;
@@ -45,24 +48,28 @@ BenchReport Example() {
 
 TEST(BenchJson, HasEveryKeyOfTheCommandLinesDefinition) {
   const Json json = BenchJson(Example());
-  for (const char* key : {"memory_gb_per_s", "disk_gb_per_s", "cpu", "kernels"}) {
+  for (const char* key : {"memory_gb_per_s", "disk_gb_per_s", "int8_tops", "cpu", "kernels"}) {
     EXPECT_TRUE(json["machine"].contains(key)) << key;
   }
   EXPECT_EQ(json["model"]["path"], "m.gguf");
   ASSERT_EQ(json["runs"].size(), 2);
   for (const char* key :
        {"what", "tokens", "threads", "budget_bytes", "tok_per_s", "bytes_per_token", "gb_per_s",
-        "share_of_memory_rate", "tops", "bytes_read_per_token", "hit_rate_bytes", "policy",
-        "reader", "peak_rss_bytes", "stall_s_per_token"}) {
+        "share_of_memory_rate", "tops", "share_of_int8_rate", "bytes_read_per_token",
+        "hit_rate_bytes", "policy", "reader", "peak_rss_bytes", "stall_s_per_token"}) {
     EXPECT_TRUE(json["runs"][0].contains(key)) << key;
   }
 }
 
-TEST(BenchJson, TellsNoRateThatWasNotMeasured) {
-  const Json json = BenchJson(Example());
-  EXPECT_FALSE(json["machine"].contains("int8_tops"));
-  EXPECT_FALSE(json["runs"][1].contains("share_of_int8_rate"));
+TEST(BenchJson, HasNoNumberForARateThatWasNotMeasured) {
+  BenchReport report = Example();
+  report.speed.int8.reset();
+  const Json json = BenchJson(report);
+  EXPECT_TRUE(json["machine"]["int8_tops"].is_null());
+  EXPECT_TRUE(json["machine"]["int8_instruction"].is_null());
+  EXPECT_TRUE(json["runs"][1]["share_of_int8_rate"].is_null());
   EXPECT_FALSE(json.contains("simulation"));
+  EXPECT_THAT(BenchTable(report), HasSubstr("int8 rate     not measured"));
 }
 
 TEST(BenchJson, RatesAndSharesFollowFromTheMedian) {
@@ -71,18 +78,32 @@ TEST(BenchJson, RatesAndSharesFollowFromTheMedian) {
   EXPECT_DOUBLE_EQ(decode["tok_per_s"]["median"], 7.5);
   EXPECT_DOUBLE_EQ(decode["tok_per_s"]["min"], 5);
   EXPECT_DOUBLE_EQ(decode["tok_per_s"]["max"], 10);
-  EXPECT_DOUBLE_EQ(decode["bytes_per_token"], 100e6);
+  EXPECT_DOUBLE_EQ(decode["bytes_per_token"], 120e6);
+  EXPECT_DOUBLE_EQ(decode["kv_bytes_per_token"], 20e6);
   EXPECT_DOUBLE_EQ(decode["bytes_read_per_token"], 40e6);
   EXPECT_DOUBLE_EQ(decode["hit_rate_bytes"], 0.6);
   EXPECT_DOUBLE_EQ(decode["stall_s_per_token"], 0.025);
-  EXPECT_DOUBLE_EQ(decode["gb_per_s"], 0.75);
-  EXPECT_DOUBLE_EQ(decode["share_of_memory_rate"], 0.75 / 4);
+  EXPECT_DOUBLE_EQ(decode["gb_per_s"], 0.9);
+  EXPECT_DOUBLE_EQ(decode["share_of_memory_rate"], 0.9 / 4);
   EXPECT_DOUBLE_EQ(decode["share_of_disk_rate"], 0.3);
   EXPECT_DOUBLE_EQ(decode["tops"], 0.0015);
+  EXPECT_DOUBLE_EQ(decode["share_of_int8_rate"], 0.5);
   EXPECT_DOUBLE_EQ(decode["decode_ms"]["p50"], 100);
 }
 
+TEST(BenchReport, SaysWhenTheRateOfMemoryIsTheCaches) {
+  BenchReport report = Example();
+  EXPECT_EQ(BenchJson(report)["machine"]["memory_rate_is_of_cache"], false);
+  report.last_level_cache = 32 * kMiB;
+  EXPECT_EQ(BenchJson(report)["machine"]["memory_rate_is_of_cache"], false);
+  EXPECT_THAT(BenchTable(report), Not(HasSubstr("cache of")));
+  report.last_level_cache = 64 * kMiB;
+  EXPECT_EQ(BenchJson(report)["machine"]["memory_rate_is_of_cache"], true);
+  EXPECT_THAT(BenchTable(report), HasSubstr("again and again: the rate of the cache of 64.0 MiB"));
+}
+
 TEST(BenchJson, OnlyDecodeHasSteps) {
+  EXPECT_TRUE(BenchJson(Example())["runs"][0]["kv_bytes_per_token"].is_null());
   EXPECT_FALSE(BenchJson(Example())["runs"][0].contains("decode_ms"));
 }
 
@@ -111,6 +132,7 @@ TEST(BenchTable, HasALineForEveryRun) {
   const std::string table = BenchTable(Example());
   EXPECT_THAT(table, HasSubstr("memory rate   4.00 GB/s"));
   EXPECT_THAT(table, HasSubstr("disk rate     1.00 GB/s"));
+  EXPECT_THAT(table, HasSubstr("int8 rate     0.00 TOPS by vpdpbusd"));
   EXPECT_THAT(table, HasSubstr("\nprefill     10     7.50     5.00    10.00"));
   EXPECT_THAT(table, HasSubstr("\ndecode      10     7.50     5.00    10.00   100.00   200.00"));
   EXPECT_THAT(table, Not(HasSubstr("simulated")));

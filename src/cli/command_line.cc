@@ -12,7 +12,6 @@
 #include "cli/version.h"
 #include "engine/shape_model.h"
 #include "sampling/sampling_options.h"
-#include "tensor/element_type.h"
 
 namespace thaw::cli {
 namespace {
@@ -370,12 +369,23 @@ void AddTokenCounts(CLI::App& command, const std::string& name, std::vector<int6
       ->type_name("N,N");
 }
 
+std::string ShapeNames() {
+  std::string names;
+  for (const ModelShape& shape : KnownShapes()) {
+    names += (names.empty() ? "" : ", ") + std::string(shape.name);
+  }
+  return names;
+}
+
 void AddBench(CLI::App& app, BenchOptions& options) {
   CLI::App* command = AddCommand(
       app, "bench", "Measures how fast a model runs",
       "Prints the speed of reading prompts and of decoding, and beside it what the machine's\n"
-      "memory and disk gave in the same seconds. Output is checked before its time counts. With\n"
-      "--shape, a model of a published shape is generated, with random weights.",
+      "memory, its disk and its int8 arithmetic gave in the same seconds. Output is checked "
+      "before\n"
+      "its time counts. With --shape, a model of a published shape is generated, with random\n"
+      "weights of any type: " +
+          ShapeNames() + ".",
       "thaw bench model.gguf --budget 450MiB --prefill 512 --decode 64,256");
   CLI::Option_group* source = command->add_option_group("Source");
   source->add_option("MODEL", options.model.path, "A GGUF file (the first part of a split one)")
@@ -386,8 +396,7 @@ void AddBench(CLI::App& app, BenchOptions& options) {
   source->require_option(1);
   options.type = "Q4_0";
   command->add_option("--type", options.type, "Of the generated weights")
-      ->check(Accepts([](std::string_view name) { return FindElementType(name); },
-                      "a type of weights, such as Q4_0"))
+      ->check(Passes(FindWeightType))
       ->needs(shape)
       ->capture_default_str()
       ->type_name("TYPE");
@@ -415,13 +424,24 @@ void AddBench(CLI::App& app, BenchOptions& options) {
 void AddDoctor(CLI::App& app, DoctorOptions& options) {
   CLI::App* command =
       AddCommand(app, "doctor", "Tells what this machine can do, and what a model takes",
-                 "Prints CPU features, kernels, threads, memory and limits, huge pages, the way of "
-                 "reading; for\n"
-                 "a model, whether it is supported, its weights by type, the size of its KV cache "
-                 "and whether\n"
-                 "it is read past the page cache. Warns of what makes runs slow.",
+                 "Prints CPU features, the kernels that are chosen and why, threads, memory and "
+                 "limits, huge\n"
+                 "pages, the way of reading, and the rates of memory, int8 arithmetic and, with a "
+                 "model, its\n"
+                 "disk; for a model, whether it is supported, its weights by type, the size of its "
+                 "KV cache\n"
+                 "and whether it is read past the page cache. Computes for half a second and warns "
+                 "of what\n"
+                 "makes runs slow, each with the number that shows it.",
                  "thaw doctor model.gguf");
   command->add_option("MODEL", options.path, "A GGUF file")->type_name("");
+  command
+      ->add_option("-t,--threads", options.threads,
+                   "Threads of the runs that it is about (default: all that may be used)")
+      ->check(Between(1, 1024))
+      ->type_name("N");
+  command->add_flag("--remeasure", options.remeasure,
+                    "Measure memory and disk again (default: once for each machine)");
   command->add_flag("--json", options.json, "Print JSON");
 }
 

@@ -1,10 +1,14 @@
 // thaw doctor: what this machine can do, and what it would do with a model.
+#include <algorithm>
+#include <chrono>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "base/cpu_conditions.h"
 #include "base/cpu_features.h"
 #include "base/process.h"
 #include "base/system_info.h"
@@ -12,10 +16,16 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/json_text.h"
+#include "cli/kernel_choice.h"
+#include "cli/rates_path.h"
+#include "cli/slowdowns.h"
 #include "cli/standard_output.h"
 #include "engine/budget.h"
 #include "engine/model_file.h"
+#include "engine/rate_measurement.h"
+#include "engine/rates_file.h"
 #include "gguf/gguf_file.h"
+#include "io/device.h"
 #include "io/read_queue.h"
 #include "kernels/kernel_table.h"
 
@@ -30,43 +40,142 @@ std::string UringProblem() {
   return queue ? "" : queue.error().message;
 }
 
-// What makes runs slow on this machine.
-Json MachineWarnings(const SystemInfo& system, const std::string& uring_problem) {
-  Json warnings = Json::array();
-  if (system.huge_pages != "always" && system.huge_pages != "madvise") {
-    warnings.push_back(
-        fmt::format("huge pages are {}: reading weights from the disk takes up to "
-                    "three times as long",
-                    system.huge_pages.empty() ? "not there" : "off"));
-  }
-  if (!uring_problem.empty()) {
-    warnings.push_back(fmt::format("{}: weights are read by threads instead", uring_problem));
-  }
-  return warnings;
+using Clock = std::chrono::steady_clock;
+
+// What computing for a while showed.
+struct Trial {
+  MachineState state;
+  std::optional<Int8Rate> int8;
+};
+
+Trial ComputeForAWhile(const SystemInfo& system, ThreadPool& pool) {
+  // Long enough for what others use to show in ticks of 10 ms; of each of the two loops.
+  constexpr double kSeconds = 0.25;
+  Trial trial;
+  MachineState& state = trial.state;
+  state.system = system;
+  state.threads = pool.thread_count();
+  state.uring_problem = UringProblem();
+  state.before = ReadCpuConditions();
+  const double cpu_before = ProcessCpuSeconds();
+  const auto start = Clock::now();
+  state.loop = MeasureLoopTimes(pool, kSeconds);
+  trial.int8 = MeasureInt8Rate(pool, kSeconds);
+  state.wall_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  state.cpu_seconds = ProcessCpuSeconds() - cpu_before;
+  state.after = ReadCpuConditions();
+  return trial;
 }
 
-Result<Json> DescribeMachine() {
+// Memory and, with a file, the disk under it.
+struct KnownRates {
+  MachineRates rates;
+  std::optional<double> disk_bytes_per_second;
+  std::string kept_in;  // the file that they were kept in; "" where they were measured now
+};
+
+Result<KnownRates> FindRates(const DoctorOptions& options, const File* file,
+                             const KernelTable& kernels, uint64_t budget, ThreadPool& pool) {
+  RatesRequest request = {
+      .types = {}, .file = file, .cache_path = RatesPath(), .remeasure = options.remeasure};
+  const uint64_t resident = ResidentBytes();
+  request.limits.memory_bytes =
+      std::min(request.limits.memory_bytes, budget - std::min(budget, resident));
+  const auto kept = LoadRates(request.cache_path);
+  KnownRates known;
+  THAW_ASSIGN(known.rates, ObtainRates(request, kernels, pool));
+  if (!options.remeasure && kept && kept->rates == known.rates) known.kept_in = request.cache_path;
+  if (file != nullptr) {
+    THAW_ASSIGN(const std::string device, DeviceOf(file->path()));
+    known.disk_bytes_per_second = known.rates.FindDisk(device)->bytes_per_second;
+  }
+  return known;
+}
+
+Json RatesJson(const Result<KnownRates>& known, const std::optional<Int8Rate>& int8) {
+  constexpr double kGiga = 1e9;
+  constexpr double kTera = 1e12;
+  Json rates = {{"memory_gb_per_s", nullptr},
+                {"memory_buffer_bytes", nullptr},
+                {"disk_gb_per_s", nullptr},
+                {"int8_tops", int8 ? Json(int8->operations_per_second / kTera) : Json(nullptr)},
+                {"int8_instruction", int8 ? Json(int8->instruction) : Json(nullptr)},
+                {"kept_in", ""},
+                {"problem", known ? "" : known.error().message}};
+  if (!known) return rates;
+  rates["memory_gb_per_s"] = known->rates.memory_bytes_per_second / kGiga;
+  rates["memory_buffer_bytes"] = known->rates.buffer_bytes;
+  if (known->disk_bytes_per_second) {
+    rates["disk_gb_per_s"] = *known->disk_bytes_per_second / kGiga;
+  }
+  rates["kept_in"] = known->kept_in;
+  return rates;
+}
+
+template <typename Number>
+Json OrNull(const std::optional<Number>& number) {
+  return number ? Json(*number) : Json(nullptr);
+}
+
+// How much of the CPUs this program gets.
+Json CpusJson(const MachineState& state) {
+  const CpuConditions& cpu = state.after;
+  return {{"allowed", OrNull(cpu.allowed_cpus)},
+          {"cores", OrNull(cpu.allowed_cores)},
+          {"quota", OrNull(cpu.quota_cpus)},
+          {"load_average", OrNull(state.before.load_average)},
+          {"used_by_others", OrNull(CpusOfOthers(state))},
+          {"stolen", OrNull(CpusStolen(state))},
+          {"frequency_hz", OrNull(cpu.frequency_hz)},
+          {"highest_frequency_hz", OrNull(cpu.highest_frequency_hz)},
+          {"governor", cpu.frequency_governor},
+          {"thermal_throttles", OrNull(cpu.thermal_throttles)},
+          {"loop_median_excess", state.loop->median_excess},
+          {"loop_p90_excess", state.loop->p90_excess}};
+}
+
+Json TablesJson(const std::vector<TableNeeds>& tables) {
+  Json json = Json::array();
+  for (const TableNeeds& table : tables) {
+    json.push_back({{"name", table.name},
+                    {"available", table.is_available()},
+                    {"needs", table.needed},
+                    {"missing", table.missing}});
+  }
+  return json;
+}
+
+// `file` is the model's, or nullptr.
+Result<Json> DescribeMachine(const DoctorOptions& options, const File* file) {
   const CpuFeatures& cpu = HostCpu();
   const SystemInfo system = ReadSystemInfo();
-  const std::string uring_problem = UringProblem();
   THAW_ASSIGN(const KernelTable* chosen, SelectKernels(""));
+  const std::vector<TableNeeds> tables = NeedsOfAllTables(cpu);
   Json available = Json::array();
-  for (const KernelTable* table : AllKernelTables()) {
-    if (table->is_available(cpu)) available.push_back(table->name);
+  for (const TableNeeds& table : tables) {
+    if (table.is_available()) available.push_back(table.name);
   }
+  const uint64_t budget = DefaultBudget(system, ResidentBytes());
+  ThreadPool pool(options.threads > 0 ? options.threads : AvailableThreads());
+  const Trial trial = ComputeForAWhile(system, pool);
+  const bool has_uring = trial.state.uring_problem.empty();
   return Json{{"cpu", cpu.name},
               {"cpu_features", cpu.Names()},
-              {"threads", AvailableThreads()},
+              {"threads", pool.thread_count()},
+              {"cpus", CpusJson(trial.state)},
               {"kernels_available", std::move(available)},
               {"kernels", chosen->name},
+              {"kernels_reason", WhyChosen(tables, chosen->name)},
+              {"kernel_tables", TablesJson(tables)},
+              {"rates", RatesJson(FindRates(options, file, *chosen, budget, pool), trial.int8)},
               {"memory_total_bytes", Bytes(system.memory_total)},
               {"memory_available_bytes", Bytes(system.memory_available)},
               {"cgroup_limit_bytes", Bytes(system.cgroup_limit)},
               {"cgroup_used_bytes", Bytes(system.cgroup_used)},
-              {"default_budget_bytes", DefaultBudget(system, ResidentBytes())},
+              {"default_budget_bytes", budget},
               {"huge_pages", system.huge_pages},
-              {"reader", uring_problem.empty() ? "io_uring" : "pread"},
-              {"warnings", MachineWarnings(system, uring_problem)}};
+              {"reader", has_uring ? "io_uring" : "pread"},
+              {"warnings", FindSlowdowns(trial.state)}};
 }
 
 // The parts of a model that can only be read through the page cache.
@@ -78,8 +187,8 @@ Json FilesWithoutDirectReads(const GgufFile& file) {
   return paths;
 }
 
-Result<Json> DescribeModelFile(const std::string& path) {
-  THAW_ASSIGN(const GgufFile file, GgufFile::Open(path));
+// `budget` is what the machine leaves a run.
+Result<Json> DescribeModelFile(const GgufFile& file, const std::string& path, uint64_t budget) {
   THAW_ASSIGN(const std::string architecture, file.GetStringOr("general.architecture", ""));
   uint64_t weight_bytes = 0;
   std::map<std::string_view, uint64_t> bytes_by_type;
@@ -107,6 +216,12 @@ Result<Json> DescribeModelFile(const std::string& path) {
         fmt::format("{}: its file system has no direct reads, so what is "
                     "read goes through the page cache, beside the budget",
                     part.get<std::string>()));
+  }
+  if (weight_bytes > budget) {
+    model["warnings"].push_back(
+        fmt::format("its weights take {}, but the budget is {} where none is given: what does not "
+                    "stay in memory is read for every token",
+                    FormatBytes(weight_bytes), FormatBytes(budget)));
   }
   model["weight_bytes"] = weight_bytes;
   model["weight_bytes_by_type"] = std::move(weights);
@@ -138,16 +253,57 @@ std::string WarningsText(const Json& warnings) {
   return text;
 }
 
+std::string CpusText(const Json& cpus) {
+  std::string text = CompactJson(cpus["allowed"].is_null() ? Json("unknown") : cpus["allowed"]);
+  if (!cpus["cores"].is_null()) text += fmt::format(", {} cores", CompactJson(cpus["cores"]));
+  if (!cpus["quota"].is_null()) text += fmt::format(", quota {:.2f}", cpus["quota"].get<double>());
+  if (!cpus["load_average"].is_null()) {
+    text += fmt::format(", load average {:.2f}", cpus["load_average"].get<double>());
+  }
+  if (!cpus["used_by_others"].is_null()) {
+    text += fmt::format(", {:.2f} used by others", cpus["used_by_others"].get<double>());
+  }
+  if (!cpus["frequency_hz"].is_null()) {
+    text += fmt::format(", {:.2f} GHz of {:.2f}", cpus["frequency_hz"].get<double>() / 1e9,
+                        cpus["highest_frequency_hz"].get<double>() / 1e9);
+  }
+  return text;
+}
+
+std::string RateText(const Json& rate, std::string_view unit, std::string_view absent) {
+  return rate.is_null() ? std::string(absent) : fmt::format("{:.2f} {}", rate.get<double>(), unit);
+}
+
+std::string RatesText(const Json& rates) {
+  const auto problem = rates["problem"].get<std::string>();
+  const auto kept_in = rates["kept_in"].get<std::string>();
+  const std::string absent = "not measured" + (problem.empty() ? "" : ": " + problem);
+  const std::string kept =
+      kept_in.empty() ? "" : fmt::format(" (kept in {}; --remeasure)", kept_in);
+  std::string text = Row("memory rate", RateText(rates["memory_gb_per_s"], "GB/s", absent) + kept);
+  if (!rates["disk_gb_per_s"].is_null()) {
+    text += Row("disk rate", RateText(rates["disk_gb_per_s"], "GB/s", absent) + kept);
+  }
+  std::string int8 = "not measured: this CPU has no instruction for int8 products";
+  if (!rates["int8_tops"].is_null()) {
+    int8 = fmt::format("{} by {}", RateText(rates["int8_tops"], "TOPS", ""),
+                       rates["int8_instruction"].get<std::string>());
+  }
+  return text + Row("int8 rate", int8);
+}
+
 std::string MachineText(const Json& machine) {
   std::string limit = BytesText(machine["cgroup_limit_bytes"], "none");
   if (!machine["cgroup_limit_bytes"].is_null()) {
     limit += fmt::format(", {} of it used", BytesText(machine["cgroup_used_bytes"], "unknown"));
   }
   return Row("CPU", TextOr(machine["cpu"], "unknown")) +
-         Row("features", Words(machine["cpu_features"])) +
+         Row("features", Words(machine["cpu_features"])) + Row("CPUs", CpusText(machine["cpus"])) +
          Row("threads", CompactJson(machine["threads"])) +
-         Row("kernels", fmt::format("{} (available: {})", machine["kernels"].get<std::string>(),
+         Row("kernels", fmt::format("{}: {} (available: {})", machine["kernels"].get<std::string>(),
+                                    machine["kernels_reason"].get<std::string>(),
                                     Words(machine["kernels_available"]))) +
+         RatesText(machine["rates"]) +
          Row("memory",
              fmt::format("{}, {} available", BytesText(machine["memory_total_bytes"], "unknown"),
                          BytesText(machine["memory_available_bytes"], "unknown"))) +
@@ -182,11 +338,14 @@ std::string ModelText(const Json& model) {
 }  // namespace
 
 Result<void> Execute(const DoctorOptions& options) {
-  THAW_ASSIGN(Json machine, DescribeMachine());
   if (options.path.empty()) {
+    THAW_ASSIGN(const Json machine, DescribeMachine(options, nullptr));
     return WriteOutput(options.json ? PrettyJson(machine) : MachineText(machine));
   }
-  THAW_ASSIGN(Json model, DescribeModelFile(options.path));
+  THAW_ASSIGN(const GgufFile file, GgufFile::Open(options.path));
+  THAW_ASSIGN(Json machine, DescribeMachine(options, file.file(0).get()));
+  const auto budget = machine["default_budget_bytes"].get<uint64_t>();
+  THAW_ASSIGN(Json model, DescribeModelFile(file, options.path, budget));
   if (!options.json) return WriteOutput(MachineText(machine) + '\n' + ModelText(model));
   machine["model"] = std::move(model);
   return WriteOutput(PrettyJson(machine));

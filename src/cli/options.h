@@ -113,6 +113,8 @@ struct BenchOptions {
 
 struct DoctorOptions {
   std::string path;  // "" for none
+  int threads = 0;   // that runs would have; 0: as many as may be used
+  bool remeasure = false;
   bool json = false;
 };
 

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -17,6 +19,8 @@
 #include "base/units.h"
 #include "engine/random_weights.h"
 #include "io/read_queue.h"
+#include "io/uncached_file.h"
+#include "kernels/peak_rate.h"
 #include "sampling/split_mix.h"
 
 namespace thaw {
@@ -177,22 +181,6 @@ class MatMulBench {
 constexpr uint64_t kRequestBytes = 512 << 10;
 constexpr int kRequestsInFlight = 8;
 
-// A file as if the page cache held none of it, so that reading it is reading the disk.
-class UncachedFile final : public File {
- public:
-  explicit UncachedFile(const File& file) : file_(file) {}
-
-  const std::string& path() const override { return file_.path(); }
-  uint64_t size() const override { return file_.size(); }
-  Result<size_t> ReadSomeAt(uint64_t offset, std::span<std::byte> out) const override {
-    return file_.ReadSomeAt(offset, out);
-  }
-  std::optional<DirectAccess> direct() const override { return file_.direct(); }
-
- private:
-  const File& file_;
-};
-
 // Reads that end one after another, and how many bytes a second those are.
 class ReadLog {
  public:
@@ -298,6 +286,55 @@ double MeasureForkJoin(ThreadPool& pool, const MeasurementLimits& limits) {
   return std::max(seconds / kLoops - kPartsPerThread * kPartSeconds, 1e-9);
 }
 
+std::optional<Int8Rate> MeasureInt8Rate(ThreadPool& pool, double seconds, const CpuFeatures& cpu) {
+  const Int8PeakLoop* loop = FindInt8PeakLoop(cpu);
+  if (loop == nullptr) return std::nullopt;
+  // A part of a loop: some 20 us, far above what starting it costs, and parts enough that threads
+  // whose cores others hold for a while leave theirs to the rest.
+  constexpr int64_t kRounds = 5000;
+  constexpr int kPartsPerThread = 16;
+  const int64_t parts = int64_t{kPartsPerThread} * pool.thread_count();
+  std::atomic<int32_t> sum{0};  // so that the products are not left out
+  const double slice_seconds = MedianSeconds(seconds, [&] {
+    pool.ParallelFor(parts, 1, [&](int64_t, int64_t, int) {
+      sum.fetch_add(loop->run(kRounds), std::memory_order_relaxed);
+    });
+  });
+  const auto operations = static_cast<double>(parts * kRounds * loop->operations_per_round);
+  return Int8Rate{.instruction = loop->instruction,
+                  .operations_per_second = operations / slice_seconds};
+}
+
+LoopTimes MeasureLoopTimes(ThreadPool& pool, double seconds) {
+  // Some 300 us of arithmetic: a thread that is put aside in one of them, for the milliseconds that
+  // schedulers give others, shows as a loop that takes several times as long.
+  constexpr int kSteps = 200'000;
+  std::mutex mutex;  // guards the two below
+  std::vector<double> excesses;
+  double least_seconds = std::numeric_limits<double>::infinity();
+  std::atomic<uint64_t> sum{0};  // so that the arithmetic is not left out
+  pool.ParallelFor(pool.thread_count(), 1, [&](int64_t, int64_t, int) {
+    std::vector<double> times;
+    SplitMix64 random(0);
+    const auto start = Clock::now();
+    do {
+      const auto loop_start = Clock::now();
+      uint64_t part = 0;
+      for (int i = 0; i < kSteps; ++i) part += random.Next();
+      sum.fetch_add(part, std::memory_order_relaxed);
+      times.push_back(SecondsSince(loop_start));
+    } while (times.size() < kMinSlices || SecondsSince(start) < seconds);
+    const double least = *std::ranges::min_element(times);
+    const std::lock_guard lock(mutex);
+    least_seconds = std::min(least_seconds, least);
+    for (const double time : times) excesses.push_back(time / least - 1);
+  });
+  std::ranges::sort(excesses);
+  return {.least_seconds = least_seconds,
+          .median_excess = excesses[excesses.size() / 2],
+          .p90_excess = excesses[excesses.size() * 9 / 10]};
+}
+
 Result<MatMulRate> MeasureMatMul(ElementType type, const KernelTable& kernels, ThreadPool& pool,
                                  const MeasurementLimits& limits) {
   THAW_CHECK(CanMultiply(type));
@@ -317,7 +354,8 @@ Result<double> MeasureDiskRate(const File& file, const MeasurementLimits& limits
     return Fail(ErrorCode::kInvalidArgument, "{}: no disk rate from an empty file", file.path());
   }
   THAW_TRY(limits.BufferBytes());
-  const UncachedFile uncached(file);
+  // Not owned: the caller keeps it until this returns.
+  const UncachedFile uncached(std::shared_ptr<const File>(std::shared_ptr<void>(), &file));
   const uint64_t stride = ReadSpan(0, request_bytes, ReadAlignment(uncached));
   THAW_ASSIGN(AlignedBuffer buffer,
               AlignedBuffer::Allocate(kRequestsInFlight * stride, "reads to measure",

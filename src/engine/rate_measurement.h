@@ -9,7 +9,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "base/cpu_features.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "engine/machine_rates.h"
@@ -54,6 +56,26 @@ ResidentRate MeasureResidentRate(WeightCache& weights, ThreadPool& pool, double 
 // Seconds that a loop on all threads takes beyond the work in it, evenly shared: for starting it,
 // for the last part to end, and for cores that other programs hold.
 double MeasureForkJoin(ThreadPool& pool, const MeasurementLimits& limits);
+
+// What all threads of the pool do of the best loop of kernels/peak_rate.h; takes no memory. Nothing
+// where the CPU has no such instruction.
+struct Int8Rate {
+  const char* instruction = "";
+  double operations_per_second = 0;  // multiplications and additions of int8 numbers
+};
+std::optional<Int8Rate> MeasureInt8Rate(ThreadPool& pool, double seconds,
+                                        const CpuFeatures& cpu = HostCpu());
+
+// How evenly one fixed loop of arithmetic runs that is done over and over on every thread of the
+// pool at once: how much longer than at best on the same thread it took, 0 for not at all. On cores
+// that are this program's alone and keep their frequency both are next to 0. A frequency that falls
+// raises the median, a neighbour that takes a core for a while the other.
+struct LoopTimes {
+  double least_seconds = 0;  // of all
+  double median_excess = 0;
+  double p90_excess = 0;
+};
+LoopTimes MeasureLoopTimes(ThreadPool& pool, double seconds);
 
 // CanMultiply(type) must hold.
 Result<MatMulRate> MeasureMatMul(ElementType type, const KernelTable& kernels, ThreadPool& pool,

@@ -11,6 +11,7 @@
 #include "io/faulty_file.h"
 #include "io/memory_file.h"
 #include "io/temporary_directory.h"
+#include "kernels/peak_rate.h"
 
 namespace thaw {
 namespace {
@@ -74,6 +75,33 @@ TEST(MeasureForkJoin, GivesATimeFarBelowASecond) {
     const double seconds = MeasureForkJoin(pool, kBrief);
     EXPECT_GT(seconds, 0);
     EXPECT_LT(seconds, 1);
+  }
+}
+
+TEST(MeasureInt8Rate, GivesARateWhereTheCpuHasTheInstruction) {
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    const auto rate = MeasureInt8Rate(pool, kBrief.seconds);
+    const Int8PeakLoop* loop = FindInt8PeakLoop(HostCpu());
+    ASSERT_EQ(rate.has_value(), loop != nullptr);
+    if (!rate) GTEST_SKIP() << "this CPU has no instruction for int8 products";
+    EXPECT_STREQ(rate->instruction, loop->instruction);
+    ExpectPlausible(rate->operations_per_second);
+  }
+}
+
+TEST(MeasureInt8Rate, MeasuresNothingWhereTheCpuHasNoSuchInstruction) {
+  ThreadPool pool(1);
+  EXPECT_FALSE(MeasureInt8Rate(pool, kBrief.seconds, CpuFeatures{}));
+}
+
+TEST(MeasureLoopTimes, AreInOrder) {
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    const LoopTimes times = MeasureLoopTimes(pool, kBrief.seconds);
+    EXPECT_GT(times.least_seconds, 0);
+    EXPECT_GE(times.median_excess, 0);
+    EXPECT_GE(times.p90_excess, times.median_excess);
   }
 }
 

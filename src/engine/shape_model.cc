@@ -1,10 +1,15 @@
 #include "engine/shape_model.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/units.h"
 #include "engine/random_weights.h"
 #include "gguf/gguf_writer.h"
 #include "kernels/kernel_table.h"
@@ -57,6 +62,9 @@ constexpr ModelShape kShapes[] = {
      .context_length = 131072,
      .rope_freq_base = 500000},
 };
+
+// Models of experts that benchmarks ask for by name.
+constexpr std::string_view kExpertShapes[] = {"qwen3-30b-a3b", "gpt-oss-20b"};
 
 // Of all the shapes above.
 constexpr float kNormEpsilon = 1e-5f;
@@ -210,6 +218,45 @@ Result<const Family*> CheckShape(const ModelShape& shape) {
   return family;
 }
 
+ElementType StoredType(const ShapeTensor& tensor, ElementType type) {
+  return tensor.is_matrix() ? type : ElementType::kF32;
+}
+
+// The errors of ShapeModelBytes.
+Result<uint64_t> BytesOf(const ModelShape& shape, ElementType type,
+                         const std::vector<ShapeTensor>& tensors) {
+  if (!CanMultiply(type)) {
+    return Fail(ErrorCode::kInvalidArgument, "shape {}: weights of type {} cannot be multiplied",
+                Quote(shape.name), Info(type).name);
+  }
+  uint64_t bytes = 0;
+  for (const ShapeTensor& tensor : tensors) {
+    const ElementType stored = StoredType(tensor, type);
+    const int64_t row_length = tensor.dims[0];
+    if (row_length % Info(stored).block_elements != 0) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "shape {}: rows of {} have {} weights, which are no whole blocks of {} ({} each)",
+                  Quote(shape.name), tensor.name, row_length, Info(stored).name,
+                  Info(stored).block_elements);
+    }
+    const int64_t rows = tensor.is_matrix() ? tensor.dims[1] : 1;
+    bytes += static_cast<uint64_t>(rows * RowBytes(stored, row_length));
+  }
+  return bytes;
+}
+
+// A system that does not tell what is free is taken to have enough; writing then says.
+Result<void> CheckRoom(uint64_t bytes, const std::string& path) {
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(folder, error);
+  if (error || bytes <= space.available) return {};
+  return Fail(ErrorCode::kResourceExhausted,
+              "{}: the model takes {}, but its file system has only {} free", path,
+              FormatBytes(bytes), FormatBytes(space.available));
+}
+
 // Passes data on to the writer and reports how far they are.
 class DataSink {
  public:
@@ -250,31 +297,47 @@ Result<void> AppendMatrix(const ShapeTensor& tensor, ElementType type, uint64_t 
 std::span<const ModelShape> KnownShapes() { return kShapes; }
 
 Result<const ModelShape*> FindShape(std::string_view name) {
-  std::string known;
+  std::vector<std::string_view> known;
   for (const ModelShape& shape : kShapes) {
     if (shape.name == name) return &shape;
-    known += (known.empty() ? "" : ", ") + std::string(shape.name);
+    known.push_back(shape.name);
   }
-  return Fail(ErrorCode::kNotFound, "there is no shape {}; known are: {}", Quote(name), known);
+  if (std::ranges::find(kExpertShapes, name) != std::end(kExpertShapes)) {
+    return Fail(ErrorCode::kUnsupported,
+                "shape {}: models of experts are not supported yet; known are: {}", Quote(name),
+                fmt::join(known, ", "));
+  }
+  return Fail(ErrorCode::kNotFound, "there is no shape {}; known are: {}", Quote(name),
+              fmt::join(known, ", "));
+}
+
+Result<ElementType> FindWeightType(std::string_view name) {
+  std::vector<std::string_view> known;
+  for (const ElementTypeInfo& info : AllElementTypes()) {
+    if (!CanMultiply(info.type)) continue;
+    if (info.name == name) return info.type;
+    known.push_back(info.name);
+  }
+  return Fail(ErrorCode::kNotFound, "there are no weights of type {}; known are: {}", Quote(name),
+              fmt::join(known, ", "));
+}
+
+Result<uint64_t> ShapeModelBytes(const ModelShape& shape, ElementType type) {
+  THAW_ASSIGN(const Family* family, CheckShape(shape));
+  return BytesOf(shape, type, AllTensors(shape, *family));
 }
 
 Result<void> WriteShapeModel(const ModelShape& shape, ElementType type, uint64_t seed,
                              const std::string& path,
                              FunctionRef<bool(uint64_t, uint64_t)> on_progress) {
   THAW_ASSIGN(const Family* family, CheckShape(shape));
-  if (!CanMultiply(type)) {
-    return Fail(ErrorCode::kInvalidArgument, "shape {}: weights of type {} cannot be multiplied",
-                Quote(shape.name), Info(type).name);
-  }
+  const std::vector<ShapeTensor> tensors = AllTensors(shape, *family);
+  THAW_ASSIGN(const uint64_t total, BytesOf(shape, type, tensors));
+  THAW_TRY(CheckRoom(total, path));
   THAW_ASSIGN(GgufWriter writer, GgufWriter::Create(path));
   THAW_TRY(SetFields(shape, writer));
-  const std::vector<ShapeTensor> tensors = AllTensors(shape, *family);
-  uint64_t total = 0;
   for (const ShapeTensor& tensor : tensors) {
-    const ElementType stored = tensor.is_matrix() ? type : ElementType::kF32;
-    THAW_TRY(writer.AddTensor(tensor.name, stored, tensor.dims));
-    const int64_t rows = tensor.is_matrix() ? tensor.dims[1] : 1;
-    total += static_cast<uint64_t>(rows * RowBytes(stored, tensor.dims[0]));
+    THAW_TRY(writer.AddTensor(tensor.name, StoredType(tensor, type), tensor.dims));
   }
 
   DataSink sink(writer, total, on_progress);

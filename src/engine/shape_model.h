@@ -39,13 +39,22 @@ struct ModelShape {
 // Shapes of published models.
 std::span<const ModelShape> KnownShapes();
 
-// kNotFound, with the names that there are.
+// kNotFound for a name that is not known, kUnsupported for a model made of experts, which no family
+// here computes; both with the names that there are.
 Result<const ModelShape*> FindShape(std::string_view name);
 
+// The type of that name that matrices can have. kNotFound, with the names that there are, for any
+// other.
+Result<ElementType> FindWeightType(std::string_view name);
+
+// Bytes of the tensors. kInvalidArgument for a shape that makes no sense, for a type that cannot be
+// multiplied, and, with the tensor's name, for one whose blocks do not divide a row.
+Result<uint64_t> ShapeModelBytes(const ModelShape& shape, ElementType type);
+
 // Writes the file; it appears at `path` when it is whole. `on_progress(done, total)` gets bytes of
-// tensors and returns whether to go on; kCancelled when it said no. kInvalidArgument for a shape
-// that makes no sense, for a type that cannot be multiplied, and, with the tensor's name, for one
-// whose blocks do not divide a row.
+// tensors and returns whether to go on; kCancelled when it said no. The errors of
+// ShapeModelBytes; kResourceExhausted, before anything is written, where the file system has no
+// room for it.
 Result<void> WriteShapeModel(const ModelShape& shape, ElementType type, uint64_t seed,
                              const std::string& path,
                              FunctionRef<bool(uint64_t done, uint64_t total)> on_progress);

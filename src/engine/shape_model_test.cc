@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "engine/session.h"
 #include "io/temporary_directory.h"
+#include "kernels/kernel_table.h"
 #include "model/family.h"
 #include "support/golden_model.h"
 
@@ -145,6 +146,20 @@ TEST(ShapeModel, NamesTheTensorWhoseRowsAreNoWholeBlocks) {
   EXPECT_THAT(done.error().message, HasSubstr("blk.0.ffn_down.weight"));
 }
 
+TEST(ShapeModel, RefusesToFillADiskThatHasNoRoom) {
+  const TemporaryDirectory folder;
+  ModelShape shape = kTinyShape;  // some 26 TB
+  shape.d_model = 1 << 20;
+  shape.d_ff = 1 << 20;
+  const auto done =
+      WriteShapeModel(shape, ElementType::kF32, 1, folder.PathOf("model.gguf"), kNoProgress);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_THAT(done.error().message, HasSubstr("model.gguf: the model takes 24"));
+  EXPECT_THAT(done.error().message, HasSubstr("free"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
 TEST(ShapeModel, RefusesTypesThatCannotBeMultipliedAndSizesThatMakeNoSense) {
   const TemporaryDirectory folder;
   const std::string path = folder.PathOf("model.gguf");
@@ -177,22 +192,48 @@ TEST(KnownShapes, AreFoundByNameAndListedForOneThatIsNot) {
   EXPECT_THAT(missing.error().message, HasSubstr("tinyllama-1.1b, "));
 }
 
+TEST(KnownShapes, DoNotHaveModelsOfExpertsYetAndSaySo) {
+  for (const char* name : {"qwen3-30b-a3b", "gpt-oss-20b"}) {
+    const auto shape = FindShape(name);
+    ASSERT_FALSE(shape);
+    EXPECT_EQ(shape.error().code, ErrorCode::kUnsupported);
+    EXPECT_THAT(shape.error().message, HasSubstr(name));
+    EXPECT_THAT(shape.error().message, HasSubstr("experts are not supported yet"));
+    EXPECT_THAT(shape.error().message, HasSubstr("smollm2-1.7b, llama-3.2-3b"));
+  }
+}
+
 TEST(KnownShapes, HaveTheWeightsOfTheModelsTheyAreNamedAfter) {
-  const TemporaryDirectory folder;
-  const auto parameters = [&](std::string_view name) {
-    uint64_t bytes = 0;
-    const auto done = WriteShapeModel(**FindShape(name), ElementType::kF16, 1, folder.PathOf("m"),
-                                      [&](uint64_t, uint64_t total) {
-                                        bytes = total;
-                                        return false;
-                                      });
-    EXPECT_EQ(done.error().code, ErrorCode::kCancelled);
-    return static_cast<double>(bytes) / 2e9;
+  const auto parameters = [](std::string_view name) {
+    const auto bytes = ShapeModelBytes(**FindShape(name), ElementType::kF16);
+    EXPECT_TRUE(bytes) << bytes.error().message;
+    return static_cast<double>(*bytes) / 2e9;
   };
   EXPECT_NEAR(parameters("tinyllama-1.1b"), 1.100, 0.001);
   EXPECT_NEAR(parameters("smollm2-1.7b"), 1.711, 0.001);
   EXPECT_NEAR(parameters("llama-3.2-3b"), 3.213, 0.001);
   EXPECT_NEAR(parameters("llama-3.1-8b"), 8.030, 0.001);
+}
+
+TEST(KnownShapes, HaveRowsOfWholeBlocksOfEveryType) {
+  for (const ModelShape& shape : KnownShapes()) {
+    for (const ElementTypeInfo& info : AllElementTypes()) {
+      if (!CanMultiply(info.type)) continue;
+      const auto bytes = ShapeModelBytes(shape, info.type);
+      EXPECT_TRUE(bytes) << bytes.error().message;
+    }
+  }
+}
+
+TEST(FindWeightType, FindsWhatCanBeMultipliedAndListsItForAnythingElse) {
+  EXPECT_EQ(*FindWeightType("Q4_K"), ElementType::kQ4_K);
+  EXPECT_EQ(*FindWeightType("F32"), ElementType::kF32);
+  for (const char* name : {"Q9_9", "I32", ""}) {
+    const auto type = FindWeightType(name);
+    ASSERT_FALSE(type);
+    EXPECT_EQ(type.error().code, ErrorCode::kNotFound);
+    EXPECT_THAT(type.error().message, HasSubstr("F32, F16, Q4_0, "));
+  }
 }
 
 }  // namespace

@@ -54,6 +54,15 @@ uint64_t OperationsOf(const TileMap& map, Phase phase, int64_t tokens) {
   return operations;
 }
 
+// Step i of a run, counted from 1, comes after i tokens and sees i + 1 of the positions that all of
+// `kv_bytes` are for.
+uint64_t KvBytesOf(uint64_t kv_bytes, int64_t context, Phase phase, int64_t tokens) {
+  if (phase == Phase::kPrefill) return 0;
+  const int64_t positions_seen = tokens * (tokens + 3) / 2;
+  return static_cast<uint64_t>(static_cast<double>(kv_bytes) * static_cast<double>(positions_seen) /
+                               static_cast<double>(context));
+}
+
 // The state that the parts of a benchmark share.
 class Benchmark {
  public:
@@ -90,6 +99,7 @@ class Benchmark {
     }
     report_.memory_bytes_per_second = SpreadOf(memory_rates_).median;
     report_.disk_bytes_per_second = SpreadOf(disk_rates_).median;
+    if (report_.int8) report_.int8->operations_per_second = SpreadOf(int8_rates_).median;
     return std::move(report_);
   }
 
@@ -98,6 +108,7 @@ class Benchmark {
     report_.workloads.push_back(
         {.phase = phase,
          .tokens = tokens,
+         .run_kv_bytes = KvBytesOf(engine_.kv_bytes(), engine_.options().context, phase, tokens),
          .run_operations = OperationsOf(engine_.weights().map(), phase, tokens)});
     total_tokens_ += static_cast<uint64_t>(tokens * (options_.runs + 1));
   }
@@ -167,6 +178,8 @@ class Benchmark {
     const File& file = *engine_.weights().map().matrix_of(0).file;
     THAW_ASSIGN(const double disk, MeasureDiskRate(file, limits));
     disk_rates_.push_back(disk);
+    report_.int8 = MeasureInt8Rate(threads, limits.seconds);
+    if (report_.int8) int8_rates_.push_back(report_.int8->operations_per_second);
     return {};
   }
 
@@ -184,6 +197,7 @@ class Benchmark {
   BenchmarkReport report_;
   std::vector<double> memory_rates_;
   std::vector<double> disk_rates_;
+  std::vector<double> int8_rates_;
   uint64_t done_tokens_ = 0;
   uint64_t total_tokens_ = 0;
 };
@@ -208,6 +222,7 @@ Spread SpreadOf(std::vector<double> values) {
 
 Spread WorkloadReport::TokensPerSecond() const {
   std::vector<double> rates;
+  rates.reserve(run_seconds.size());
   for (const double seconds : run_seconds) rates.push_back(static_cast<double>(tokens) / seconds);
   return SpreadOf(std::move(rates));
 }
@@ -217,7 +232,11 @@ double WorkloadReport::PerToken(double sum) const {
 }
 
 double WorkloadReport::BytesPerToken() const {
-  return PerToken(static_cast<double>(hit_bytes + miss_bytes));
+  return PerToken(static_cast<double>(hit_bytes + miss_bytes)) + KvBytesPerToken();
+}
+
+double WorkloadReport::KvBytesPerToken() const {
+  return PerToken(static_cast<double>(run_kv_bytes) * runs);
 }
 
 double WorkloadReport::BytesReadPerToken() const {

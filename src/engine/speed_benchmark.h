@@ -3,8 +3,8 @@
 // Every workload works on the same fixed tokens each time. Its output is checked before its time
 // counts: logits must be finite, and every run must end with the very logits of the one before.
 // Workloads take turns, so that what else the machine does meanwhile falls on all of them, and the
-// machine's rates are measured before, between and after: over the weights that are in memory, and
-// from the model's file.
+// machine's rates are measured before, between and after: over the weights that are in memory, from
+// the model's file, and of int8 arithmetic in registers.
 //
 // All of it stays inside the engine's budget, of which it uses one session and, for measuring, the
 // kBenchmarkReserveBytes that the engine must have been told to keep free
@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/function_ref.h"
@@ -59,11 +60,17 @@ struct WorkloadReport {
   std::vector<double> step_seconds = {};  // of decode, a token each
   uint64_t hit_bytes = 0;                 // of weights visited
   uint64_t miss_bytes = 0;
-  double stall_seconds = 0;     // summed over threads
-  uint64_t run_operations = 0;  // multiplications and additions of weights in one run
+  double stall_seconds = 0;   // summed over threads
+  uint64_t run_kv_bytes = 0;  // of decode: keys and values that attention reads in one run
+  // Two for each weight and token that it is multiplied with, in one run; attention, which
+  // multiplies no weights, is left out.
+  uint64_t run_operations = 0;
 
   Spread TokensPerSecond() const;
-  double BytesPerToken() const;      // of weights, visited
+  // Weights that are visited and, of decode, the keys and values of the positions seen. What a
+  // prompt reads of those again depends on what a core's cache keeps, so it is left out there.
+  double BytesPerToken() const;
+  double KvBytesPerToken() const;    // the second part of it
   double BytesReadPerToken() const;  // of weights, missed
   double StallSecondsPerToken() const;
   double HitRateBytes() const;
@@ -84,6 +91,7 @@ struct BenchmarkReport {
   double memory_bytes_per_second = 0;
   uint64_t memory_buffer_bytes = 0;  // of what was read; as MachineRates::buffer_bytes
   double disk_bytes_per_second = 0;
+  std::optional<Int8Rate> int8 = {};  // nothing where the CPU has no instruction for it
 };
 
 // `on_progress(done, total)` gets tokens. kInvalidArgument where a workload does not fit into the

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "io/temporary_directory.h"
+#include "kernels/peak_rate.h"
 #include "support/tiny_model.h"
 
 namespace thaw {
@@ -59,6 +60,11 @@ TEST(RunBenchmark, ReportsEveryWorkloadAndTheMachine) {
   EXPECT_GT(report->ttft_warm_seconds, 0);
   EXPECT_GT(report->memory_bytes_per_second, 0);
   EXPECT_GT(report->disk_bytes_per_second, 0);
+  const Int8PeakLoop* loop = FindInt8PeakLoop(HostCpu());
+  ASSERT_EQ(report->int8.has_value(), loop != nullptr);
+  if (loop == nullptr) return;
+  EXPECT_STREQ(report->int8->instruction, loop->instruction);
+  EXPECT_GT(report->int8->operations_per_second, 0);
 }
 
 TEST(RunBenchmark, ADecodedTokenVisitsEveryWeightOnceAndAPromptDoesOnceAChunk) {
@@ -66,7 +72,8 @@ TEST(RunBenchmark, ADecodedTokenVisitsEveryWeightOnceAndAPromptDoesOnceAChunk) {
   const auto report = RunBenchmark(*engine, Brief(), kNoProgress);
   ASSERT_TRUE(report) << report.error().message;
   const auto weights = static_cast<double>(engine->weights().map().weight_bytes());
-  EXPECT_EQ(report->workloads[1].BytesPerToken(), weights);
+  const WorkloadReport& decode = report->workloads[1];
+  EXPECT_EQ(decode.BytesPerToken(), weights + decode.KvBytesPerToken());
   EXPECT_EQ(report->workloads[1].BytesReadPerToken(), 0);
   EXPECT_EQ(report->workloads[1].HitRateBytes(), 1);
   // The output matrix is visited with the last chunk alone.
@@ -74,12 +81,23 @@ TEST(RunBenchmark, ADecodedTokenVisitsEveryWeightOnceAndAPromptDoesOnceAChunk) {
   EXPECT_GT(report->workloads[0].BytesPerToken(), weights / 6);
 }
 
+TEST(RunBenchmark, ADecodedTokenReadsTheKeysAndValuesThatItSees) {
+  const auto engine = LoadTiny();
+  const auto report = RunBenchmark(*engine, Brief(), kNoProgress);
+  ASSERT_TRUE(report) << report.error().message;
+  const double position =
+      static_cast<double>(engine->kv_bytes()) / static_cast<double>(engine->options().context);
+  EXPECT_EQ(report->workloads[0].KvBytesPerToken(), 0);
+  EXPECT_DOUBLE_EQ(report->workloads[1].KvBytesPerToken(), (2 + 3 + 4) * position / 3);
+  EXPECT_DOUBLE_EQ(report->workloads[2].KvBytesPerToken(), (2 + 3 + 4 + 5 + 6) * position / 5);
+}
+
 TEST(RunBenchmark, CountsWhatIsReadAgain) {
   const auto engine = LoadTiny({.policy = "off"});
   const auto report = RunBenchmark(*engine, Brief(), kNoProgress);
   ASSERT_TRUE(report) << report.error().message;
   const WorkloadReport& decode = report->workloads[1];
-  EXPECT_EQ(decode.BytesReadPerToken(), decode.BytesPerToken());
+  EXPECT_EQ(decode.BytesReadPerToken(), decode.BytesPerToken() - decode.KvBytesPerToken());
   EXPECT_EQ(decode.HitRateBytes(), 0);
 }
 

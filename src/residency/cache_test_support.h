@@ -25,6 +25,7 @@
 #include "io/faulty_file.h"
 #include "io/memory_file.h"
 #include "io/temporary_directory.h"
+#include "io/uncached_file.h"
 #include "residency/weight_cache.h"
 #include "tensor/packed_rows.h"
 
@@ -59,23 +60,6 @@ class Watchdog {
   std::condition_variable changed_;
   bool done_ = false;
   std::thread thread_;
-};
-
-// A file that the page cache seems never to hold, so that reads take the way to the disk.
-class UncachedFile final : public File {
- public:
-  explicit UncachedFile(std::shared_ptr<const File> file) : file_(std::move(file)) {}
-
-  const std::string& path() const override { return file_->path(); }
-  uint64_t size() const override { return file_->size(); }
-  Result<size_t> ReadSomeAt(uint64_t offset, std::span<std::byte> out) const override {
-    return file_->ReadSomeAt(offset, out);
-  }
-  std::optional<DirectAccess> direct() const override { return file_->direct(); }
-  Result<void> CheckUnchanged() const override { return file_->CheckUnchanged(); }
-
- private:
-  std::shared_ptr<const File> file_;
 };
 
 struct MatrixShape {

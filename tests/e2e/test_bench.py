@@ -33,10 +33,19 @@ def test_every_run_is_told_with_its_rates_and_the_machines(thaw, model):
         assert run["gb_per_s"] == pytest.approx(run["bytes_per_token"] * rate["median"] / 1e9)
         assert run["share_of_memory_rate"] == pytest.approx(
             run["gb_per_s"] / machine["memory_gb_per_s"])
+        if machine["int8_tops"] is None:
+            assert run["share_of_int8_rate"] is None
+        else:
+            assert run["share_of_int8_rate"] == pytest.approx(run["tops"] / machine["int8_tops"])
         assert run["threads"] == 2 and run["policy"] == "planned"
         assert run["bytes_read_per_token"] == 0 and run["hit_rate_bytes"] == 1
-    decode = report["runs"][1]
-    assert decode["bytes_per_token"] == report["model"]["weight_bytes"]
+    prefill, decode = report["runs"]
+    # The first step sees 2 positions, the last 9.
+    position_bytes = report["model"]["kv_bytes"] / report["model"]["context"]
+    assert decode["kv_bytes_per_token"] == pytest.approx(5.5 * position_bytes)
+    assert decode["bytes_per_token"] == pytest.approx(
+        report["model"]["weight_bytes"] + decode["kv_bytes_per_token"])
+    assert prefill["kv_bytes_per_token"] is None and prefill["tops"] > 0
     assert 0 < decode["decode_ms"]["p50"] <= decode["decode_ms"]["p99"]
 
 
@@ -46,6 +55,9 @@ def test_the_budget_holds_for_the_measuring_too(thaw, model, budget):
     decode = report["runs"][1]
     assert report["peak_rss_bytes"] <= decode["budget_bytes"]
     assert decode["bytes_read_per_token"] == report["model"]["streamed_bytes"] > 0
+    assert decode["share_of_disk_rate"] == pytest.approx(
+        decode["bytes_read_per_token"] * decode["tok_per_s"]["median"] / 1e9
+        / report["machine"]["disk_gb_per_s"])
     assert report["machine"]["memory_gb_per_s"] > 0
 
 
@@ -87,7 +99,7 @@ def test_the_simulation_shows_why_planned_exists(thaw, model):
 def test_people_get_a_table(thaw, model):
     outcome = thaw.run("bench", model, *brief(), "--simulate")
     assert outcome.status == 0 and outcome.err == ""
-    for word in ["memory rate", "disk rate", "first token", "prefill ", "decode ", "simulated",
+    for word in ["memory rate", "disk rate", "int8 rate", "int8 %", "first token", "prefill ", "decode ", "simulated",
                  "lru"]:
         assert word in outcome.out
 
@@ -109,3 +121,28 @@ def test_a_generated_model_that_is_not_kept_leaves_nothing_behind(thaw, tmp_path
     outcome = finish(process)
     assert outcome.status == 130, outcome
     assert not any(tmp_path.iterdir())
+
+
+def test_a_generated_model_is_kept_where_that_is_asked_for(thaw, tmp_path):
+    kept = tmp_path / "kept.gguf"
+    brief_run = ("--prefill", 0, "--decode", 1, "--runs", 1, "--json")
+    report = json.loads(thaw.results("bench", "--shape", "tinyllama-1.1b", "--type", "IQ1_S",
+                                     "--out", kept, *brief_run))
+    assert report["model"]["path"] == str(kept)
+    assert report["model"]["shape"] == "tinyllama-1.1b" and report["model"]["type"] == "IQ1_S"
+    assert 0 < report["model"]["weight_bytes"] <= kept.stat().st_size
+    assert list(tmp_path.iterdir()) == [kept]
+    again = json.loads(thaw.results("bench", kept, *brief_run))
+    assert again["model"]["weight_bytes"] == report["model"]["weight_bytes"]
+
+
+@pytest.mark.parametrize("arguments, complaint", [
+    (("--shape", "giraffe"), 'there is no shape "giraffe"; known are: tinyllama-1.1b, '),
+    (("--shape", "qwen3-30b-a3b"), "experts are not supported yet; known are: tinyllama-1.1b, "),
+    (("--shape", "gpt-oss-20b"), "experts are not supported yet; known are: tinyllama-1.1b, "),
+    (("--shape", "tinyllama-1.1b", "--type", "Q9_9"), "known are: F32, F16, Q4_0, "),
+])
+def test_what_cannot_be_generated_is_refused_with_what_can(thaw, arguments, complaint):
+    outcome = thaw.run("bench", *arguments)
+    assert outcome.status == 2 and complaint in outcome.err
+    assert outcome.out == "" and outcome.err.count("\n") == 1

@@ -1,8 +1,6 @@
-"""inspect, tokenize, template and doctor: what files hold, and what the machine has."""
+"""inspect, tokenize and template: what files hold."""
 import json
 import os
-import shutil
-import tempfile
 
 import numpy
 import pytest
@@ -110,58 +108,6 @@ def test_goldens_render_as_jinja_does(thaw, golden, tmp_path):
             assert outcome.out == case["rendered"], case["case"]
         else:
             assert outcome.status == 1
-
-
-def test_doctor_knows_the_machine(thaw):
-    report = json.loads(thaw.results("doctor", "--json"))
-    assert report["threads"] == len(os.sched_getaffinity(0))
-    assert "portable" in report["kernels_available"]
-    assert report["kernels"] in report["kernels_available"]
-    with open("/proc/meminfo", encoding="ascii") as meminfo:
-        assert report["memory_total_bytes"] == int(meminfo.readline().split()[1]) * 1024
-    assert 0 < report["default_budget_bytes"] < report["memory_total_bytes"]
-    assert report["reader"] in ("io_uring", "pread")
-    text = thaw.results("doctor")
-    assert report["kernels"] in text and "huge pages" in text and "by " + report["reader"] in text
-    assert text.count("warning ") == len(report["warnings"])
-    if report["reader"] == "pread":
-        assert any("io_uring" in warning for warning in report["warnings"])
-
-
-def test_doctor_and_statistics_agree_on_the_way_of_reading(thaw, model, tmp_path):
-    stats = tmp_path / "stats.json"
-    thaw.results("run", model, "-p", "Hi", "-n", "1", "--quiet", "--stats-json", stats)
-    report = json.loads(thaw.results("doctor", model, "--json"))
-    if report["model"]["direct_io"]:
-        assert json.loads(stats.read_text())["cache"]["reader"] == report["reader"]
-
-
-@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no file system in memory")
-def test_a_model_without_direct_reads_is_read_and_warned_of(thaw, model, tmp_path):
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        copy = os.path.join(folder, "m.gguf")
-        shutil.copyfile(model, copy)
-        report = json.loads(thaw.results("doctor", copy, "--json"))["model"]
-        assert report["direct_io"] is False
-        assert len(report["warnings"]) == 1 and copy in report["warnings"][0]
-        assert "direct reads  no" in thaw.results("doctor", copy)
-        stats = tmp_path / "stats.json"
-        outcome = thaw.run("run", copy, "-p", "Hi", "-n", "2", "--stats", "--stats-json", stats)
-        assert "no direct reads" in outcome.err, "the statistics say why reading goes another way"
-        cache = json.loads(stats.read_text())["cache"]
-        assert cache["reader"] == "pread" and cache["disk_bytes"] == 0
-    assert json.loads(thaw.results("doctor", model, "--json"))["model"]["warnings"] == []
-
-
-def test_doctor_knows_a_model(thaw, model, tmp_path):
-    report = json.loads(thaw.results("doctor", model, "--json"))["model"]
-    assert report["supported"] is True
-    assert report["architecture"] == "llama"
-    assert sum(report["weight_bytes_by_type"].values()) == report["weight_bytes"]
-    strange = small_gguf.write(tmp_path / "m.gguf", {"general.architecture": "perceptron"})
-    report = json.loads(thaw.results("doctor", strange, "--json"))["model"]
-    assert report["supported"] is False and "perceptron" in report["problem"]
-    assert "no: " in thaw.results("doctor", strange)
 
 
 def test_version_and_help(thaw):

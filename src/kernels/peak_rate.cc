@@ -1,0 +1,53 @@
+#include "kernels/peak_rate.h"
+
+#include <algorithm>
+
+#if defined(__x86_64__)
+#include "kernels/x86/peak_rate.h"
+#endif
+
+namespace thaw {
+namespace {
+
+#if defined(__x86_64__)
+
+// A multiplication and an addition for each byte of a vector.
+constexpr int64_t OperationsOf(int64_t vector_bytes, int64_t vectors) {
+  return 2 * vector_bytes * vectors;
+}
+
+constexpr Int8PeakLoop kLoops[] = {
+    {.instruction = "vpdpbusd of 512 bits",
+     .is_available = [](const CpuFeatures& cpu) { return cpu.avx512f && cpu.avx512vnni; },
+     .operations_per_round = OperationsOf(64, x86::kVnniVectorsPerRound),
+     .run = x86::RunPeakAvx512Vnni},
+    {.instruction = "vpdpbusd of 256 bits",
+     .is_available = [](const CpuFeatures& cpu) { return cpu.avx2 && cpu.avxvnni; },
+     .operations_per_round = OperationsOf(32, x86::kVnniVectorsPerRound),
+     .run = x86::RunPeakAvxVnni},
+    {.instruction = "vpmaddubsw, vpmaddwd and vpaddd of 256 bits",
+     .is_available = [](const CpuFeatures& cpu) { return cpu.avx2; },
+     .operations_per_round = OperationsOf(32, x86::kAvx2VectorsPerRound),
+     .run = x86::RunPeakAvx2},
+};
+
+#endif
+
+}  // namespace
+
+std::span<const Int8PeakLoop> AllInt8PeakLoops() {
+#if defined(__x86_64__)
+  return kLoops;
+#else
+  return {};
+#endif
+}
+
+const Int8PeakLoop* FindInt8PeakLoop(const CpuFeatures& cpu) {
+  const std::span<const Int8PeakLoop> loops = AllInt8PeakLoops();
+  const auto found =
+      std::ranges::find_if(loops, [&](const Int8PeakLoop& l) { return l.is_available(cpu); });
+  return found == loops.end() ? nullptr : &*found;
+}
+
+}  // namespace thaw

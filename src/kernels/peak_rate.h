@@ -1,0 +1,35 @@
+// The most int8 arithmetic that a core can do: loops of nothing but the instruction that
+// multiplies int8 numbers and adds the products into int32 sums.
+//
+// A loop keeps its operands and its sums in registers and has as many independent sums as it takes
+// to hide the latency of the instruction, so what it does in a second is the roof over every
+// product of quantized weights that is made of the same instruction. Tiles of AMX are not among
+// them: no kernel here uses them.
+//
+// Pure functions without memory; they may run on any thread. Which loop a CPU may run is asked for
+// as with kernels/kernel_table.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/cpu_features.h"
+
+namespace thaw {
+
+struct Int8PeakLoop {
+  const char* instruction;  // "vpdpbusd of 512 bits"
+  bool (*is_available)(const CpuFeatures& cpu);
+  int64_t operations_per_round;  // multiplications and additions of int8 numbers
+
+  // Does `rounds` of them. The result is of no use but to be taken, so that nothing is left out.
+  int32_t (*run)(int64_t rounds);
+};
+
+// Every loop in this build, best first, whether this CPU can run it or not.
+std::span<const Int8PeakLoop> AllInt8PeakLoops();
+
+// The best one that the CPU runs; nullptr where it has no such instruction.
+const Int8PeakLoop* FindInt8PeakLoop(const CpuFeatures& cpu);
+
+}  // namespace thaw
