@@ -22,6 +22,7 @@
 #include "io/uncached_file.h"
 #include "kernels/peak_rate.h"
 #include "sampling/split_mix.h"
+#include "tensor/packed_rows.h"
 
 namespace thaw {
 namespace {
@@ -59,19 +60,6 @@ Result<AlignedBuffer> Allocate(int64_t bytes, std::string_view purpose) {
   return AlignedBuffer::Allocate(static_cast<size_t>(bytes), purpose);
 }
 
-// Eight sums, so that they fill the widest registers that the compiler may use.
-uint64_t SumWords(std::span<const std::byte> bytes) {
-  std::array<uint64_t, 8> sums = {};
-  for (size_t at = 0; at + sizeof(sums) <= bytes.size(); at += sizeof(sums)) {
-    std::array<uint64_t, 8> words;
-    std::memcpy(words.data(), &bytes[at], sizeof(words));
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] += words[i];
-  }
-  uint64_t sum = 0;
-  for (const uint64_t lane : sums) sum += lane;
-  return sum;
-}
-
 // Rows of the length that models of 1 to 2 billion parameters have; a multiple of every block.
 constexpr int64_t kRowLength = 2048;
 constexpr int64_t kPrefillTokens = 128;
@@ -83,8 +71,8 @@ constexpr int64_t kProductRows = kRowLength;
 // Rows of one part of a loop over the matrix: at one token large enough to be as good as free of
 // bookkeeping, at 128 tokens (some 100 us) small enough to be shared evenly.
 constexpr int64_t kDecodeGrain = 256;
-constexpr int64_t kPrefillGrain = 16;
-constexpr int64_t kPrefillPartsPerThread = 4;
+constexpr int64_t kPrefillGrain = 32;
+constexpr int64_t kPrefillPartsPerThread = 2;
 
 // Activations of `n_tokens` tokens such as models have, with the memory for their products. In
 // units of the deviation they are uniform within 2, but for outliers, one in 143 (the 0.7 % of
@@ -127,6 +115,13 @@ class MatMulBench {
     const double deviation = 1 / std::sqrt(static_cast<double>(kRowLength));
     RandomWeights(type, deviation, 0).Fill(bench.matrix_.bytes());
     bench.weights_ = {type, bench.matrix_.data(), n_rows, kRowLength};
+    if (kernels.packs_rows && CanPackRows(type, kRowLength)) {
+      THAW_ASSIGN(AlignedBuffer scratch,
+                  Allocate(PackScratchBytes(type, kRowLength), "packing weights"));
+      PackRows(type, kRowLength, n_rows, bench.matrix_.data(), bench.matrix_.data(),
+               scratch.data());
+      bench.weights_.is_packed = true;
+    }
     THAW_ASSIGN(bench.scratch_,
                 Allocate(pool.thread_count() * bench.scratch_stride_, "scratch of products"));
     return bench;
@@ -159,7 +154,7 @@ class MatMulBench {
     const double slice_seconds = MedianSeconds(seconds, [&] {
       if (next_row + slice_rows > weights_.n_rows) next_row = 0;
       const WeightRows slice = {weights_.type, weights_.data + next_row * row_bytes, slice_rows,
-                                kRowLength};
+                                kRowLength, weights_.is_packed};
       float* out = products.data() + std::min(next_row % product_rows, product_rows - slice_rows);
       pool_.ParallelFor(slice_rows, grain, [&](int64_t begin, int64_t end, int worker) {
         kernels_.matmul(slice, begin, end, batch.view(), out, product_rows,
@@ -241,7 +236,7 @@ Result<double> MeasureMemoryRate(ThreadPool& pool, const MeasurementLimits& limi
     pool.ParallelFor(bytes, kGrain, [&](int64_t begin, int64_t end, int) {
       const std::span part = std::as_const(buffer).bytes().subspan(
           static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-      sum.fetch_add(SumWords(part), std::memory_order_relaxed);
+      sum.fetch_add(SumWords(part, HostCpu()), std::memory_order_relaxed);
     });
   });
   return static_cast<double>(bytes) / seconds;
@@ -261,7 +256,8 @@ ResidentRate MeasureResidentRate(WeightCache& weights, ThreadPool& pool, double 
   const double pass_seconds = MedianSeconds(seconds, [&] {
     // A tile is some 50 us of reading.
     pool.ParallelFor(std::ssize(tiles), 1, [&](int64_t index, int64_t, int) {
-      sum.fetch_add(SumWords(tiles[static_cast<size_t>(index)].data()), std::memory_order_relaxed);
+      sum.fetch_add(SumWords(tiles[static_cast<size_t>(index)].data(), HostCpu()),
+                    std::memory_order_relaxed);
     });
   });
   rate.bytes_per_second = static_cast<double>(rate.bytes) / pass_seconds;

@@ -14,7 +14,7 @@
 namespace thaw {
 namespace {
 
-constexpr std::string_view kFirstLine = "thaw machine rates 1";
+constexpr std::string_view kFirstLine = "thaw machine rates 2";
 
 // All types and hundreds of devices take less.
 constexpr uint64_t kMaxFileBytes = 64 << 10;

@@ -288,6 +288,34 @@ TEST_P(MatMulKernels, PackedMatMulOfATokenDoesNotDependOnBatchOrRowRange) {
   }
 }
 
+// A token with a single 1, which counts as an outlier, has the weights there as its products: they
+// must be those of the file to the last bit, many tokens at a time and alone.
+TEST_P(MatMulKernels, PackedWeightsAreThoseOfTheFileBitForBit) {
+  if (!table().packs_rows) GTEST_SKIP() << table().name << " takes rows as they are";
+  std::mt19937 random(11);
+  for (const ElementType type : MultipliableTypes()) {
+    const int64_t k = 3 * std::max<int64_t>(Info(type).block_elements, 64);
+    if (!CanPackRows(type, k)) continue;
+    const Matrix matrix(type, 2 * kPackedGroupRows, k, random);
+    const WeightRows packed = matrix.Forms(table())[1];
+    std::vector<float> ones(static_cast<size_t>(k * k), 0.0f);
+    for (int64_t i = 0; i < k; ++i) ones[static_cast<size_t>(i * k + i)] = 1;
+    const OwnedActivations all(table(), ones, k, k);
+    const std::vector<float> together = MatMul(table(), packed, all.view());
+    for (int64_t i = 0; i < k; ++i) {
+      const OwnedActivations one(table(), {ones.begin() + i * k, ones.begin() + (i + 1) * k}, 1, k);
+      const std::vector<float> alone = MatMul(table(), packed, one.view());
+      for (int64_t row = 0; row < packed.n_rows; ++row) {
+        const auto expected = static_cast<float>(matrix.Value(row, i));
+        ASSERT_EQ(alone[static_cast<size_t>(row)], expected)
+            << Info(type).name << " row " << row << " element " << i;
+        ASSERT_EQ(together[static_cast<size_t>(i * packed.n_rows + row)], expected)
+            << Info(type).name << " row " << row << " element " << i;
+      }
+    }
+  }
+}
+
 // Every byte that a scale or a number of 8 bits can be.
 TEST_P(MatMulKernels, MatMulReadsEveryScaleAndQuant) {
   std::mt19937 random(10);
@@ -308,7 +336,8 @@ TEST_P(MatMulKernels, MatMulReadsEveryScaleAndQuant) {
       }
       const Matrix matrix(type, 16, k, bytes);
       std::vector<float> values = RandomFloats(k, random);
-      for (float& value : values) value *= 0x1p-20f;
+      // So that products of the largest and of the smallest scales are normal numbers.
+      for (float& value : values) value *= round < 32 ? 0x1p+15f : 0x1p-20f;
       const OwnedActivations activations(table(), values, 1, k);
       ExpectProducts(table(), matrix, activations);
     }

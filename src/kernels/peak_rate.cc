@@ -1,6 +1,7 @@
 #include "kernels/peak_rate.h"
 
 #include <algorithm>
+#include <cstring>
 
 #if defined(__x86_64__)
 #include "kernels/x86/peak_rate.h"
@@ -41,6 +42,26 @@ std::span<const Int8PeakLoop> AllInt8PeakLoops() {
 #else
   return {};
 #endif
+}
+
+uint64_t SumWords(std::span<const std::byte> bytes, const CpuFeatures& cpu) {
+  uint64_t sum = 0;
+  size_t done = 0;
+#if defined(__x86_64__)
+  if (cpu.avx512f) {
+    done = bytes.size() / x86::kReadRunBytes * x86::kReadRunBytes;
+    sum = x86::SumWordsAvx512(bytes.data(), done);
+  } else if (cpu.avx2) {
+    done = bytes.size() / x86::kReadRunBytes * x86::kReadRunBytes;
+    sum = x86::SumWordsAvx2(bytes.data(), done);
+  }
+#endif
+  for (; done + sizeof(uint64_t) <= bytes.size(); done += sizeof(uint64_t)) {
+    uint64_t word;
+    std::memcpy(&word, &bytes[done], sizeof(word));
+    sum += word;
+  }
+  return sum;
 }
 
 const Int8PeakLoop* FindInt8PeakLoop(const CpuFeatures& cpu) {

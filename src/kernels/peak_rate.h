@@ -1,5 +1,6 @@
-// The most int8 arithmetic that a core can do: loops of nothing but the instruction that
-// multiplies int8 numbers and adds the products into int32 sums.
+// The most that a core can do of the two things that bound products of quantized weights: int8
+// arithmetic, by loops of nothing but the instruction that multiplies int8 numbers and adds the
+// products into int32 sums, and reading memory, by the widest loads.
 //
 // A loop keeps its operands and its sums in registers and has as many independent sums as it takes
 // to hide the latency of the instruction, so what it does in a second is the roof over every
@@ -10,6 +11,7 @@
 // as with kernels/kernel_table.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -31,5 +33,10 @@ std::span<const Int8PeakLoop> AllInt8PeakLoops();
 
 // The best one that the CPU runs; nullptr where it has no such instruction.
 const Int8PeakLoop* FindInt8PeakLoop(const CpuFeatures& cpu);
+
+// The sum of the 64-bit words of `bytes`, modulo 2^64; bytes behind the last whole word do not
+// count. It is there to read all of them, by the widest loads that the CPU has: with narrow ones a
+// core asks for fewer lines at a time, and reads up to a third slower.
+uint64_t SumWords(std::span<const std::byte> bytes, const CpuFeatures& cpu);
 
 }  // namespace thaw

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string_view>
+#include <vector>
 
 namespace thaw {
 namespace {
@@ -22,6 +24,25 @@ TEST(Int8PeakLoops, MultiplyAndAddAsOftenAsTheySay) {
     }
     for (const int64_t rounds : {0, 1, 1000}) {
       EXPECT_EQ(loop.run(rounds), ExpectedSum(loop, rounds)) << loop.instruction;
+    }
+  }
+}
+
+TEST(SumWords, CountsEveryWholeWordOnceWithEveryWidthOfLoads) {
+  std::vector<std::byte> bytes(2000);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 37 + 11);
+  CpuFeatures only_avx2;
+  only_avx2.avx2 = HostCpu().avx2;
+  for (const size_t size : {0, 7, 8, 255, 256, 264, 1024, 1999}) {
+    const std::span<const std::byte> part(bytes.data() + 1, size);
+    uint64_t expected = 0;
+    for (size_t at = 0; at + 8 <= size; at += 8) {
+      uint64_t word;
+      std::memcpy(&word, &part[at], sizeof(word));
+      expected += word;
+    }
+    for (const CpuFeatures& cpu : {CpuFeatures{}, only_avx2, HostCpu()}) {
+      EXPECT_EQ(SumWords(part, cpu), expected) << size;
     }
   }
 }

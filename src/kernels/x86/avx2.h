@@ -20,7 +20,8 @@ namespace thaw::avx2 {
 
 void QuantizeActivations(const Activations& activations, int64_t token_begin, int64_t token_end);
 
-// The vector unpackers, the same bits as the portable ones; nullptr for types that have none here.
+// The vector unpackers of the types that look points up in a grid, the same bits as the portable
+// ones; nullptr for others, which are packed.
 UnpackRowFunction FindUnpacker(ElementType type);
 void MultiplyPanel(const WeightPanel& panel, const Activations& activations, float* out,
                    int64_t out_stride);

@@ -2,6 +2,7 @@
 // instructions that its file is compiled for; the rule of kernels/x86/avx2.h holds for all of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace thaw::x86 {
@@ -16,5 +17,10 @@ int32_t RunPeakAvxVnni(int64_t rounds);
 // under way, fill 16 registers.
 inline constexpr int kAvx2VectorsPerRound = 8;
 int32_t RunPeakAvx2(int64_t rounds);
+
+// The sum of the words of `bytes` bytes, a multiple of kReadRunBytes.
+inline constexpr size_t kReadRunBytes = 256;
+uint64_t SumWordsAvx512(const std::byte* p, size_t bytes);
+uint64_t SumWordsAvx2(const std::byte* p, size_t bytes);
 
 }  // namespace thaw::x86

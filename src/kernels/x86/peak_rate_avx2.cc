@@ -50,4 +50,19 @@ int32_t RunPeakAvx2(int64_t rounds) {
   return _mm_cvtsi128_si32(_mm256_castsi256_si128(s0));
 }
 
+uint64_t SumWordsAvx2(const std::byte* p, size_t bytes) {
+  __m256i sums[8] = {};
+  for (const std::byte* end = p + bytes; p != end; p += kReadRunBytes) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      const auto* words = reinterpret_cast<const __m256i*>(p + 32 * i);
+      sums[i] = _mm256_add_epi64(sums[i], _mm256_loadu_si256(words));
+    }
+  }
+  for (int i = 1; i < 8; ++i) sums[0] = _mm256_add_epi64(sums[0], sums[i]);
+  alignas(32) uint64_t lanes[4];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sums[0]);
+  return lanes[0] + lanes[1] + lanes[2] + lanes[3];
+}
+
 }  // namespace thaw::x86

@@ -56,4 +56,22 @@ int32_t RunPeakAvx512Vnni(int64_t rounds) {
   return lanes[0];
 }
 
+uint64_t SumWordsAvx512(const std::byte* p, size_t bytes) {
+  __m512i sums[4];
+  for (__m512i& sum : sums) sum = _mm512_setzero_si512();
+  for (const std::byte* end = p + bytes; p != end; p += kReadRunBytes) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      sums[i] = _mm512_add_epi64(sums[i], _mm512_loadu_si512(p + 64 * i));
+    }
+  }
+  const __m512i sum =
+      _mm512_add_epi64(_mm512_add_epi64(sums[0], sums[1]), _mm512_add_epi64(sums[2], sums[3]));
+  alignas(64) uint64_t lanes[8];
+  _mm512_store_si512(lanes, sum);
+  uint64_t total = 0;
+  for (const uint64_t lane : lanes) total += lane;
+  return total;
+}
+
 }  // namespace thaw::x86

@@ -1,142 +1,245 @@
-// Unpackers of the types in blocks of 32 or 64 and of IQ4_XS in AVX2, and the choice among all of
-// them. The formats are described in tensor/blocks.h. See avx2.h for what may be called here.
-#include "kernels/x86/unpack_avx2.h"
-
+// Unpackers of the types that look points up in a grid, in AVX2. The formats are described in
+// tensor/blocks.h, the grids are those of kernels/codebooks.h. See avx2.h for what may be called
+// here.
+//
+// The points are loaded one by one (a vector gather is no faster than 4 or 8 loads); signs and
+// scales are applied to 32 elements at a time.
 #include "kernels/codebooks.h"
 #include "kernels/x86/avx2.h"
+#include "kernels/x86/vector_avx2.h"
 #include "tensor/blocks.h"
 
 namespace thaw::avx2 {
 namespace {
 
-// Sixteen bytes as 32 numbers: the low nibbles, then the high ones.
-__m256i Nibbles(const std::byte* qs) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(qs));
-  const __m256i both = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
-  return _mm256_and_si256(both, _mm256_set1_epi8(0x0f));
+constexpr int64_t kBlock = 256;
+
+void StoreQuants(int8_t* p, __m256i quants) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), quants);
 }
 
-// Bit i of the 32-bit number at `qh` as bit 4 of byte i.
-__m256i FifthBits(const std::byte* qh) {
-  uint32_t bits;
-  std::memcpy(&bits, qh, sizeof(bits));
-  return _mm256_and_si256(BytesFromBits(bits), _mm256_set1_epi8(0x10));
+// A half-precision number at any address.
+float LoadHalf(const std::byte* p) {
+  uint16_t bits;
+  std::memcpy(&bits, p, sizeof(bits));
+  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)));
 }
 
-// The number that each nibble stands for in a table of 16.
-__m256i LookUp(__m256i nibbles, const void* table) {
-  const __m128i levels = _mm_loadu_si128(static_cast<const __m128i*>(table));
-  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(levels), nibbles);
+// One scale for both groups of 32 elements.
+void StorePair(float* out, float value) {
+  out[0] = value;
+  out[1] = value;
 }
 
-// Blocks that begin with d, and with m where there are offsets.
-void StoreScale(const std::byte* block, float* scales) { StorePair(scales, LoadHalf(block)); }
-
-void StoreScaleAndMinimum(const std::byte* block, float* scales, float* offsets) {
-  StorePair(scales, LoadHalf(block));
-  StorePair(offsets, LoadHalf(block + 2));
+// Byte i all ones where bit i is set.
+__m256i BytesFromBits(uint32_t bits) {
+  // Each byte of the number to the eight bytes that its bits belong to, then one bit from each.
+  const __m256i spread = _mm256_shuffle_epi8(
+      _mm256_set1_epi32(static_cast<int32_t>(bits)),
+      _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303));
+  const __m256i bit = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
+  return _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit);
 }
 
-void UnpackQ4_0(const std::byte* row, int64_t k, int8_t* quants, float* scales, float*) {
-  for (int64_t i = 0; i < k; i += 32, row += sizeof(BlockQ4_0)) {
-    const __m256i q = Nibbles(row + offsetof(BlockQ4_0, qs));
-    StoreQuants(quants + i, _mm256_sub_epi8(q, _mm256_set1_epi8(8)));
-    StoreScale(row, scales + i / kUnpackGroup);
+int64_t Point8(const GridPoint8* grid, uint32_t index) {
+  int64_t point;
+  std::memcpy(&point, grid + index, sizeof(point));
+  return point;
+}
+
+int32_t Point4(const GridPoint4* grid, uint32_t index) {
+  int32_t point;
+  std::memcpy(&point, grid + index, sizeof(point));
+  return point;
+}
+
+const GridPoint8* First(const void* grid) { return static_cast<const GridPoint8*>(grid); }
+const GridPoint4* First4(const void* grid) { return static_cast<const GridPoint4*>(grid); }
+
+// Element i negated where bit i of `signs` is set.
+__m256i WithSigns(__m256i elements, uint32_t signs) {
+  const __m256i mask = BytesFromBits(signs);
+  return _mm256_sub_epi8(_mm256_xor_si256(elements, mask), mask);
+}
+
+// The byte of signs whose number of set bits is even, from its seven lower bits.
+uint32_t WithParity(uint32_t seven_bits) {
+  return seven_bits | static_cast<uint32_t>(__builtin_parity(seven_bits)) << 7;
+}
+
+// The four bytes of signs in the lower 28 bits of a word.
+uint32_t FourSigns(uint32_t word) {
+  return WithParity(word & 0x7f) | WithParity(word >> 7 & 0x7f) << 8 |
+         WithParity(word >> 14 & 0x7f) << 16 | WithParity(word >> 21 & 0x7f) << 24;
+}
+
+// out[g] = d * (0.5 + nibble g) / 4 for the 16 groups of IQ2_XS and IQ2_S.
+void StoreIQ2Scales(float* out, float d, const uint8_t* nibbles) {
+  int64_t packed;
+  std::memcpy(&packed, nibbles, sizeof(packed));
+  const __m128i low = _mm_set1_epi8(0x0f);
+  const __m128i bytes = _mm_unpacklo_epi8(_mm_and_si128(_mm_cvtsi64_si128(packed), low),
+                                          _mm_and_si128(_mm_cvtsi64_si128(packed >> 4), low));
+  for (int half = 0; half < 2; ++half) {
+    const __m128i eight = half == 0 ? bytes : _mm_srli_si128(bytes, 8);
+    const __m256 scale =
+        _mm256_add_ps(_mm256_set1_ps(0.5f), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight)));
+    _mm256_storeu_ps(out + 8 * half,
+                     _mm256_mul_ps(_mm256_mul_ps(_mm256_set1_ps(d), scale), _mm256_set1_ps(0.25f)));
   }
 }
 
-void UnpackQ4_1(const std::byte* row, int64_t k, int8_t* quants, float* scales, float* offsets) {
-  for (int64_t i = 0; i < k; i += 32, row += sizeof(BlockQ4_1)) {
-    StoreQuants(quants + i, Nibbles(row + offsetof(BlockQ4_1, qs)));
-    StoreScaleAndMinimum(row, scales + i / kUnpackGroup, offsets + i / kUnpackGroup);
-  }
+// Eight times elements of -1, 0 or 1. The shift moves bits between neighbours, which the mask
+// clears.
+__m256i TimesEight(__m256i elements) {
+  return _mm256_and_si256(_mm256_slli_epi16(elements, 3),
+                          _mm256_set1_epi8(static_cast<char>(0xf8)));
 }
 
-void UnpackQ5_0(const std::byte* row, int64_t k, int8_t* quants, float* scales, float*) {
-  for (int64_t i = 0; i < k; i += 32, row += sizeof(BlockQ5_0)) {
-    const __m256i q = _mm256_or_si256(Nibbles(row + offsetof(BlockQ5_0, qs)),
-                                      FifthBits(row + offsetof(BlockQ5_0, qh)));
-    StoreQuants(quants + i, _mm256_sub_epi8(q, _mm256_set1_epi8(16)));
-    StoreScale(row, scales + i / kUnpackGroup);
-  }
-}
-
-void UnpackQ5_1(const std::byte* row, int64_t k, int8_t* quants, float* scales, float* offsets) {
-  for (int64_t i = 0; i < k; i += 32, row += sizeof(BlockQ5_1)) {
-    StoreQuants(quants + i, _mm256_or_si256(Nibbles(row + offsetof(BlockQ5_1, qs)),
-                                            FifthBits(row + offsetof(BlockQ5_1, qh))));
-    StoreScaleAndMinimum(row, scales + i / kUnpackGroup, offsets + i / kUnpackGroup);
-  }
-}
-
-void UnpackQ8_0(const std::byte* row, int64_t k, int8_t* quants, float* scales, float*) {
-  for (int64_t i = 0; i < k; i += 32, row += sizeof(BlockQ8_0)) {
-    StoreQuants(quants + i, LoadBytes(row + offsetof(BlockQ8_0, qs)));
-    StoreScale(row, scales + i / kUnpackGroup);
-  }
-}
-
-void UnpackIQ4_NL(const std::byte* row, int64_t k, int8_t* quants, float* scales, float*) {
-  for (int64_t i = 0; i < k; i += 32, row += sizeof(BlockIQ4_NL)) {
-    StoreQuants(quants + i, LookUp(Nibbles(row + offsetof(BlockIQ4_NL, qs)), &kIQ4Values));
-    StoreScale(row, scales + i / kUnpackGroup);
-  }
-}
-
-void UnpackIQ4_XS(const std::byte* row, int64_t k, int8_t* quants, float* scales, float*) {
-  for (int64_t i = 0; i < k; i += 256, row += sizeof(BlockIQ4_XS)) {
-    BlockIQ4_XS block;  // only the scales are read from it
-    std::memcpy(&block, row, offsetof(BlockIQ4_XS, qs));
+void UnpackIQ2_XXS(const std::byte* row, int64_t k, int8_t* quants, float* scales, float*) {
+  const GridPoint8* grid = First(&kIQ2_XXSGrid);
+  for (; k > 0; k -= kBlock, row += sizeof(BlockIQ2_XXS)) {
+    BlockIQ2_XXS block;
+    std::memcpy(&block, row, sizeof(block));
     const float d = LoadHalf(row);
-    for (int g = 0; g < 8; ++g) {
-      const int low = block.scales_l[g / 2] >> (4 * (g % 2)) & 0x0f;
-      const int high = block.scales_h >> (2 * g) & 3;
-      StorePair(scales + i / kUnpackGroup + 2 * g, d * static_cast<float>((low | high << 4) - 32));
-      StoreQuants(quants + i + 32 * g,
-                  LookUp(Nibbles(row + offsetof(BlockIQ4_XS, qs) + 16 * g), &kIQ4Values));
+    for (const auto& [points, signs_and_scale] : block.groups) {
+      uint32_t word;
+      std::memcpy(&word, signs_and_scale, sizeof(word));
+      const __m256i q = _mm256_setr_epi64x(Point8(grid, points[0]), Point8(grid, points[1]),
+                                           Point8(grid, points[2]), Point8(grid, points[3]));
+      StoreQuants(quants, WithSigns(q, FourSigns(word)));
+      StorePair(scales, d * (0.5f + static_cast<float>(word >> 28)) * 0.25f);
+      quants += 32;
+      scales += 2;
     }
   }
 }
 
-void UnpackMXFP4(const std::byte* row, int64_t k, int8_t* quants, float* scales, float*) {
-  for (int64_t i = 0; i < k; i += 32, row += sizeof(BlockMXFP4)) {
-    StoreQuants(quants + i, LookUp(Nibbles(row + offsetof(BlockMXFP4, qs)), &kDoubledE2M1Values));
-    // As HalvedE8M0ToF32 in tensor/half.h.
-    const auto code = static_cast<uint32_t>(*row);
-    const uint32_t bits = code < 2 ? 0x00200000u << code : (code - 1) << 23;
-    float scale;
-    std::memcpy(&scale, &bits, sizeof(scale));
-    StorePair(scales + i / kUnpackGroup, scale);
+void UnpackIQ2_XS(const std::byte* row, int64_t k, int8_t* quants, float* scales, float*) {
+  const GridPoint8* grid = First(&kIQ2_XSGrid);
+  for (; k > 0; k -= kBlock, row += sizeof(BlockIQ2_XS)) {
+    BlockIQ2_XS block;
+    std::memcpy(&block, row, sizeof(block));
+    StoreIQ2Scales(scales, LoadHalf(row), block.scales);
+    scales += kBlock / kUnpackGroup;
+    for (int g = 0; g < 8; ++g, quants += 32) {
+      const uint16_t* qs = block.qs + 4 * g;
+      const __m256i q =
+          _mm256_setr_epi64x(Point8(grid, qs[0] & 0x1ff), Point8(grid, qs[1] & 0x1ff),
+                             Point8(grid, qs[2] & 0x1ff), Point8(grid, qs[3] & 0x1ff));
+      const uint32_t signs = WithParity(qs[0] >> 9) | WithParity(qs[1] >> 9) << 8 |
+                             WithParity(qs[2] >> 9) << 16 | WithParity(qs[3] >> 9) << 24;
+      StoreQuants(quants, WithSigns(q, signs));
+    }
   }
 }
 
-// As HalvedUE4M3ToF32 in tensor/half.h.
-float HalvedUE4M3(uint32_t code) {
-  if (code == 0x7f) return 0.0f;
-  const uint32_t exponent = code >> 3 & 0x0f;
-  const uint32_t mantissa = code & 0x07;
-  if (exponent == 0) return static_cast<float>(mantissa) * 0x1p-10f;
-  const uint32_t bits = (exponent - 7 - 1 + 127) << 23 | mantissa << 20;
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
+void UnpackIQ2_S(const std::byte* row, int64_t k, int8_t* quants, float* scales, float*) {
+  const GridPoint8* grid = First(&kIQ2_SGrid);
+  for (; k > 0; k -= kBlock, row += sizeof(BlockIQ2_S)) {
+    BlockIQ2_S block;
+    std::memcpy(&block, row, sizeof(block));
+    StoreIQ2Scales(scales, LoadHalf(row), block.scales);
+    scales += kBlock / kUnpackGroup;
+    for (int g = 0; g < 8; ++g, quants += 32) {
+      const uint8_t* qs = block.qs + 4 * g;
+      const uint32_t high = static_cast<uint32_t>(block.qh[g]) << 8;
+      const __m256i q = _mm256_setr_epi64x(
+          Point8(grid, qs[0] | (high & 0x300)), Point8(grid, qs[1] | (high >> 2 & 0x300)),
+          Point8(grid, qs[2] | (high >> 4 & 0x300)), Point8(grid, qs[3] | (high >> 6 & 0x300)));
+      uint32_t signs;
+      std::memcpy(&signs, block.signs + 4 * g, sizeof(signs));
+      StoreQuants(quants, WithSigns(q, signs));
+    }
+  }
 }
 
-void UnpackNVFP4(const std::byte* row, int64_t k, int8_t* quants, float* scales, float*) {
-  for (int64_t i = 0; i < k; i += 64, row += sizeof(BlockNVFP4)) {
-    const __m256i bytes = LoadBytes(row + offsetof(BlockNVFP4, qs));
-    const __m256i nibble = _mm256_set1_epi8(0x0f);
-    const __m256i low = _mm256_and_si256(bytes, nibble);
-    const __m256i high = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), nibble);
-    // Eight bytes make a group: its low nibbles, then its high ones.
-    const __m256i groups_0_2 = _mm256_unpacklo_epi64(low, high);
-    const __m256i groups_1_3 = _mm256_unpackhi_epi64(low, high);
-    StoreQuants(quants + i, LookUp(_mm256_permute2x128_si256(groups_0_2, groups_1_3, 0x20),
-                                   &kDoubledE2M1Values));
-    StoreQuants(quants + i + 32, LookUp(_mm256_permute2x128_si256(groups_0_2, groups_1_3, 0x31),
-                                        &kDoubledE2M1Values));
-    for (int g = 0; g < 4; ++g) {
-      scales[i / kUnpackGroup + g] = HalvedUE4M3(static_cast<uint32_t>(row[g]));
+void UnpackIQ3_XXS(const std::byte* row, int64_t k, int8_t* quants, float* scales, float*) {
+  const GridPoint4* grid = First4(&kIQ3_XXSGrid);
+  for (; k > 0; k -= kBlock, row += sizeof(BlockIQ3_XXS)) {
+    BlockIQ3_XXS block;
+    std::memcpy(&block, row, sizeof(block));
+    const float d = LoadHalf(row);
+    for (int g = 0; g < 8; ++g, quants += 32, scales += 2) {
+      const uint8_t* qs = block.qs + 8 * g;
+      uint32_t word;
+      std::memcpy(&word, block.signs_and_scale[g], sizeof(word));
+      const __m256i q = _mm256_setr_epi32(
+          Point4(grid, qs[0]), Point4(grid, qs[1]), Point4(grid, qs[2]), Point4(grid, qs[3]),
+          Point4(grid, qs[4]), Point4(grid, qs[5]), Point4(grid, qs[6]), Point4(grid, qs[7]));
+      StoreQuants(quants, WithSigns(q, FourSigns(word)));
+      StorePair(scales, d * (0.5f + static_cast<float>(word >> 28)) * 0.5f);
+    }
+  }
+}
+
+void UnpackIQ3_S(const std::byte* row, int64_t k, int8_t* quants, float* scales, float*) {
+  const GridPoint4* grid = First4(&kIQ3_SGrid);
+  for (; k > 0; k -= kBlock, row += sizeof(BlockIQ3_S)) {
+    BlockIQ3_S block;
+    std::memcpy(&block, row, sizeof(block));
+    const float d = LoadHalf(row);
+    for (int g = 0; g < 8; ++g, quants += 32, scales += 2) {
+      const uint8_t* qs = block.qs + 8 * g;
+      const uint32_t high = static_cast<uint32_t>(block.qh[g]) << 8;  // point j's is bit 8 + j
+      const __m256i q = _mm256_setr_epi32(
+          Point4(grid, qs[0] | (high & 0x100)), Point4(grid, qs[1] | (high >> 1 & 0x100)),
+          Point4(grid, qs[2] | (high >> 2 & 0x100)), Point4(grid, qs[3] | (high >> 3 & 0x100)),
+          Point4(grid, qs[4] | (high >> 4 & 0x100)), Point4(grid, qs[5] | (high >> 5 & 0x100)),
+          Point4(grid, qs[6] | (high >> 6 & 0x100)), Point4(grid, qs[7] | (high >> 7 & 0x100)));
+      uint32_t signs;
+      std::memcpy(&signs, block.signs + 4 * g, sizeof(signs));
+      StoreQuants(quants, WithSigns(q, signs));
+      const int scale = 1 + 2 * (block.scales[g / 2] >> (4 * (g % 2)) & 0x0f);
+      StorePair(scales, d * static_cast<float>(scale));
+    }
+  }
+}
+
+// IQ1 elements are -1, 0 or 1, plus or minus 1/8; eight times that, under an eighth of the scale.
+void UnpackIQ1_S(const std::byte* row, int64_t k, int8_t* quants, float* scales, float*) {
+  const GridPoint8* grid = First(&kIQ1Grid);
+  for (; k > 0; k -= kBlock, row += sizeof(BlockIQ1_S)) {
+    BlockIQ1_S block;
+    std::memcpy(&block, row, sizeof(block));
+    const float d = LoadHalf(row);
+    for (int g = 0; g < 8; ++g, quants += 32, scales += 2) {
+      const uint8_t* qs = block.qs + 4 * g;
+      const uint32_t qh = block.qh[g];
+      const __m256i q = _mm256_setr_epi64x(
+          Point8(grid, qs[0] | (qh << 8 & 0x700)), Point8(grid, qs[1] | (qh << 5 & 0x700)),
+          Point8(grid, qs[2] | (qh << 2 & 0x700)), Point8(grid, qs[3] | (qh >> 1 & 0x700)));
+      const __m256i delta = _mm256_set1_epi8((qh & 0x8000) != 0 ? -1 : 1);
+      StoreQuants(quants, _mm256_add_epi8(TimesEight(q), delta));
+      StorePair(scales, d * static_cast<float>(1 + 2 * (qh >> 12 & 7)) * 0.125f);
+    }
+  }
+}
+
+void UnpackIQ1_M(const std::byte* row, int64_t k, int8_t* quants, float* scales, float*) {
+  const GridPoint8* grid = First(&kIQ1Grid);
+  for (; k > 0; k -= kBlock, row += sizeof(BlockIQ1_M)) {
+    BlockIQ1_M block;
+    std::memcpy(&block, row, sizeof(block));
+    const uint32_t d_bits = block.scales[0] >> 12 | (block.scales[1] >> 12) << 4 |
+                            (block.scales[2] >> 12) << 8 | (block.scales[3] >> 12) << 12;
+    const float d = _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(static_cast<int>(d_bits))));
+    for (int g = 0; g < 8; ++g, quants += 32) {
+      const uint8_t* qs = block.qs + 4 * g;
+      // Four nibbles: three high bits of a point's index and the sign of its delta.
+      const uint32_t qh = block.qh[2 * g] | static_cast<uint32_t>(block.qh[2 * g + 1]) << 8;
+      const __m256i q = _mm256_setr_epi64x(
+          Point8(grid, qs[0] | (qh << 8 & 0x700)), Point8(grid, qs[1] | (qh << 4 & 0x700)),
+          Point8(grid, qs[2] | (qh & 0x700)), Point8(grid, qs[3] | (qh >> 4 & 0x700)));
+      const __m256i bits = _mm256_setr_epi64x(0x0008, 0x0080, 0x0800, 0x8000);
+      const __m256i is_negative = _mm256_cmpeq_epi64(
+          _mm256_and_si256(_mm256_set1_epi64x(static_cast<int64_t>(qh)), bits), bits);
+      const __m256i delta = _mm256_or_si256(is_negative, _mm256_set1_epi8(1));
+      StoreQuants(quants, _mm256_add_epi8(TimesEight(q), delta));
+    }
+    for (int group = 0; group < 16; ++group) {
+      const int scale = 1 + 2 * (block.scales[group / 4] >> (3 * (group % 4)) & 7);
+      *scales++ = d * static_cast<float>(scale) * 0.125f;
     }
   }
 }
@@ -145,34 +248,6 @@ void UnpackNVFP4(const std::byte* row, int64_t k, int8_t* quants, float* scales,
 
 UnpackRowFunction FindUnpacker(ElementType type) {
   switch (type) {
-    case ElementType::kQ4_0:
-      return UnpackQ4_0;
-    case ElementType::kQ4_1:
-      return UnpackQ4_1;
-    case ElementType::kQ5_0:
-      return UnpackQ5_0;
-    case ElementType::kQ5_1:
-      return UnpackQ5_1;
-    case ElementType::kQ8_0:
-      return UnpackQ8_0;
-    case ElementType::kQ2_K:
-      return UnpackQ2_K;
-    case ElementType::kQ3_K:
-      return UnpackQ3_K;
-    case ElementType::kQ4_K:
-      return UnpackQ4_K;
-    case ElementType::kQ5_K:
-      return UnpackQ5_K;
-    case ElementType::kQ6_K:
-      return UnpackQ6_K;
-    case ElementType::kIQ4_NL:
-      return UnpackIQ4_NL;
-    case ElementType::kIQ4_XS:
-      return UnpackIQ4_XS;
-    case ElementType::kMXFP4:
-      return UnpackMXFP4;
-    case ElementType::kNVFP4:
-      return UnpackNVFP4;
     case ElementType::kIQ1_S:
       return UnpackIQ1_S;
     case ElementType::kIQ1_M:
