@@ -14,6 +14,8 @@
 namespace thaw {
 namespace {
 
+// The version counts up when what is measured changes, so that old rates are measured again.
+constexpr std::string_view kVersion = "2";
 constexpr std::string_view kFirstLine = "thaw machine rates 2";
 
 // All types and hundreds of devices take less.
@@ -101,7 +103,7 @@ Result<RatesFile> ParseRates(LineReader& lines) {
   RatesFile file;
   MachineIdentity& identity = file.identity;
   THAW_ASSIGN(const std::string_view version, lines.Value("thaw machine rates"));
-  if (version != "1") return lines.Wrong(kFirstLine);
+  if (version != kVersion) return lines.Wrong(kFirstLine);
   THAW_ASSIGN(identity.cpu, lines.Value("cpu"));
   THAW_ASSIGN(identity.cores, lines.NumberOf<int>("cores"));
   THAW_ASSIGN(identity.kernels, lines.Value("kernels"));

@@ -50,9 +50,14 @@ int32_t FindOutliers(const float* values, int64_t k, Outlier* outliers) {
   if (!std::isfinite(limit)) return 0;
   const auto max_count = static_cast<int32_t>(MaxOutliers(k));
   int32_t count = 0;
-  for (int64_t i = 0; i < k; ++i) {
-    if (values[i] * values[i] > limit && count < max_count) {
-      outliers[count++] = {static_cast<int32_t>(i), values[i]};
+  for (int64_t block = 0; block < k; block += kActivationBlock) {
+    const float* of_block = values + block;
+    int any = 0;  // without a branch, for the compiler's vectors
+    for (int64_t i = 0; i < kActivationBlock; ++i) any |= of_block[i] * of_block[i] > limit;
+    if (any == 0) continue;
+    for (int64_t i = 0; i < kActivationBlock && count < max_count; ++i) {
+      if (of_block[i] * of_block[i] <= limit) continue;
+      outliers[count++] = {static_cast<int32_t>(block + i), of_block[i]};
     }
   }
   return count;

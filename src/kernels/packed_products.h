@@ -8,7 +8,7 @@
 //
 // Either way one (row, token) has one sum of floats and goes through the same operations in the
 // same order: step after step its integer sum times both scales, then the offsets; and after every
-// kSpan elements the outliers among them. That is what row invariance rests on.
+// kSegment elements the outliers among them. That is what row invariance rests on.
 //
 // In an anonymous namespace, for the reason given in packed_formats.h.
 #pragma once
@@ -26,7 +26,6 @@ namespace {
 
 inline constexpr int64_t kGroupRows = 16;
 inline constexpr int64_t kStep = 32;  // elements: one activation block
-inline constexpr int64_t kSpan = 256;
 
 // Elements of a panel: 64 KiB of bytes for two groups, and 8 to 32 KiB of scales and offsets. Half
 // of the smallest L2 cache; each segment costs a load and a store of every sum.
@@ -83,13 +82,6 @@ struct TokenRows {
   // MaxOutliers, which must not be called here.
   static int64_t OutlierStride(int64_t k) { return k / (kOutlierRatio * kOutlierRatio); }
 
-  // The first outlier of a token from element `index` on.
-  int32_t FirstOutlierFrom(int64_t t, int64_t index) const {
-    const Outlier* of_token = outliers + t * OutlierStride(k);
-    int32_t next = 0;
-    while (next < outlier_counts[t] && of_token[next].index < index) ++next;
-    return next;
-  }
   int64_t OutlierIndex(int64_t t, int32_t next) const {
     return next < outlier_counts[t] ? outliers[t * OutlierStride(k) + next].index : kNoOutlier;
   }
@@ -296,7 +288,7 @@ template <typename V, typename F, int kTokens>
         MultiplyBlock<V, F, kTokens>(PlaceOf<F>(unit, of_unit, i, lane), rows,
                                      (block + i) * kStepsOfBlock<F>, total);
         const int64_t end = (block + i + 1) * F::kBlock;
-        if (next_index >= end || (end % kSpan != 0 && end != k)) continue;
+        if (next_index >= end || (end % kSegment != 0 && end != k)) continue;
         next_index = kNoOutlier;
 #pragma GCC unroll 8
         for (int t = 0; t < kTokens; ++t) {
@@ -392,43 +384,33 @@ struct PanelSegment {
   int zero;  // what the panel's numbers are too large by
 };
 
-// Adds what the outliers of `kTokens` tokens in [.., end) contribute to the sums at `totals`
-// [kTokens, kVectors]; `next` are the first that were not added yet.
-template <typename V, typename Kind, int kVectors, int kTokens>
-[[gnu::noinline]] int64_t AddPanelOutliers(const PanelSegment& segment, int64_t row,
-                                           const TokenRows& rows, int64_t end, int32_t* next,
-                                           typename V::Floats* totals) {
+// Adds what one outlier contributes to the sums of its token in `out`.
+template <typename V, typename Kind, int kVectors>
+[[gnu::always_inline]] inline void AddPanelOutlier(const PanelSegment& segment, int64_t row,
+                                                   const Outlier& outlier, float* out) {
   using Ints = typename V::Ints;
-  int64_t next_index = kNoOutlier;
-  for (int t = 0; t < kTokens; ++t) {
-    for (; rows.OutlierIndex(t, next[t]) < end; ++next[t]) {
-      const Outlier& outlier = rows.outliers[t * TokenRows::OutlierStride(rows.k) + next[t]];
-      const int64_t index = outlier.index - segment.begin;
-      const std::byte* line = segment.panel.lines + index / 4 * kPanelLineBytes;
-      const int64_t group = index / Kind::kGroup * kPanelRows;
-      for (int r = 0; r < kVectors; ++r) {
-        const int64_t at = row + r * V::kLanes;
-        const Ints top =
-            V::ShiftLeft(V::Load(line + 4 * at), static_cast<int>(24 - 8 * (index % 4)));
-        Ints number;
-        if constexpr (Kind::kBits == 8 && V::kSignedBytes) {
-          number = V::template ShiftRightSigned<24>(top);
-        } else {
-          number = V::Subtract(V::template ShiftRight<24>(top), V::Broadcast(segment.zero));
-        }
-        typename V::Floats weights =
-            V::Multiply(V::LoadFloats(segment.panel.scales + group + at), V::ToFloats(number));
-        if constexpr (Kind::kHasOffsets) {
-          weights = V::Add(weights, V::LoadFloats(segment.panel.offsets + group + at));
-        }
-        typename V::Floats& total = totals[t * kVectors + r];
-        total = V::MultiplyAdd(weights, V::Broadcast(outlier.value), total);
-      }
+  const int64_t index = outlier.index - segment.begin;
+  const std::byte* line = segment.panel.lines + index / 4 * kPanelLineBytes;
+  const int64_t group = index / Kind::kGroup * kPanelRows;
+  const auto shift = static_cast<int>(24 - 8 * (index % 4));
+#pragma GCC unroll 2
+  for (int r = 0; r < kVectors; ++r) {
+    const int64_t at = row + r * V::kLanes;
+    const Ints top = V::ShiftLeft(V::Load(line + 4 * at), shift);
+    Ints number;
+    if constexpr (Kind::kBits == 8 && V::kSignedBytes) {
+      number = V::template ShiftRightSigned<24>(top);
+    } else {
+      number = V::Subtract(V::template ShiftRight<24>(top), V::Broadcast(segment.zero));
     }
-    const int64_t index = rows.OutlierIndex(t, next[t]);
-    if (index < next_index) next_index = index;
+    typename V::Floats weights =
+        V::Multiply(V::LoadFloats(segment.panel.scales + group + at), V::ToFloats(number));
+    if constexpr (Kind::kHasOffsets) {
+      weights = V::Add(weights, V::LoadFloats(segment.panel.offsets + group + at));
+    }
+    const typename V::Floats total = V::LoadFloats(out + at);
+    V::StoreFloats(V::MultiplyAdd(weights, V::Broadcast(outlier.value), total), out + at);
   }
-  return next_index;
 }
 
 // Rows [row, row + kVectors * lanes) of a panel times a tile of tokens; the sums go on from those
@@ -439,80 +421,79 @@ template <typename V, typename Kind, int kVectors, int kTokens>
   using Ints = typename V::Ints;
   using Floats = typename V::Floats;
   Floats total[kVectors][kTokens];
-  int32_t next[kTokens];
-  int64_t next_index = kNoOutlier;
+#pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 2
     for (int r = 0; r < kVectors; ++r) {
       total[r][t] = segment.begin == 0 || t < skip
                         ? V::Zero()
                         : V::LoadFloats(out + t * out_stride + row + r * V::kLanes);
     }
-    next[t] = rows.FirstOutlierFrom(t, segment.begin);
-    const int64_t index = rows.OutlierIndex(t, next[t]);
-    if (index < next_index) next_index = index;
   }
   const int shift = segment.zero == 0 ? 0 : CorrectionShift(segment.zero);
   const int64_t blocks = rows.k / 32;
   const std::byte* lines = segment.panel.lines + 4 * row;
   const float* scales = segment.panel.scales + row;
   const float* offsets = segment.panel.offsets + row;
-  for (int64_t span = segment.begin; span < segment.end; span += kSpan) {
-    const int64_t end = span + kSpan < segment.end ? span + kSpan : segment.end;
-    for (int64_t step = span / kStep; step < end / kStep; ++step) {
-      constexpr int kHalves = 32 / Kind::kGroup;
-      Ints sums[kHalves][kVectors][kTokens];
-      for (int half = 0; half < kHalves; ++half) {
-        const int32_t* corrections = kHalves == 1 ? rows.block_corrections : rows.corrections;
+  for (int64_t step = segment.begin / kStep; step < segment.end / kStep; ++step) {
+    constexpr int kHalves = 32 / Kind::kGroup;
+    Ints sums[kHalves][kVectors][kTokens];
+#pragma GCC unroll 2
+    for (int half = 0; half < kHalves; ++half) {
+      const int32_t* corrections = kHalves == 1 ? rows.block_corrections : rows.corrections;
 #pragma GCC unroll 8
-        for (int t = 0; t < kTokens; ++t) {
-          Ints init = V::Broadcast(0);
-          if constexpr (!Kind::kHasOffsets && !(Kind::kBits == 8 && V::kSignedBytes)) {
-            init = V::ShiftRightSigned(
-                V::Broadcast(corrections[kHalves * (t * blocks + step) + half]), shift);
-          }
-#pragma GCC unroll 2
-          for (int r = 0; r < kVectors; ++r) sums[half][r][t] = init;
+      for (int t = 0; t < kTokens; ++t) {
+        Ints init = V::Broadcast(0);
+        if constexpr (!Kind::kHasOffsets && !(Kind::kBits == 8 && V::kSignedBytes)) {
+          init = V::ShiftRightSigned(
+              V::Broadcast(corrections[kHalves * (t * blocks + step) + half]), shift);
         }
-        const int8_t* a = rows.quants + kStep * step + 16 * half;
-        V::template DotTile<Kind::kBits, 8 / kHalves, kVectors, kTokens>(
-            lines + half * 4 * kPanelLineBytes, kPanelLineBytes, a, rows.k, sums[half]);
+#pragma GCC unroll 2
+        for (int r = 0; r < kVectors; ++r) sums[half][r][t] = init;
       }
-      lines += 8 * kPanelLineBytes;
-#pragma GCC unroll 2
-      for (int r = 0; r < kVectors; ++r) {
-        Floats scale[kHalves];
-        Floats offset[kHalves];
-#pragma GCC unroll 2
-        for (int half = 0; half < kHalves; ++half) {
-          scale[half] = V::LoadFloats(scales + half * kPanelRows + r * V::kLanes);
-          if constexpr (Kind::kHasOffsets) {
-            offset[half] = V::LoadFloats(offsets + half * kPanelRows + r * V::kLanes);
-          }
-        }
-#pragma GCC unroll 8
-        for (int t = 0; t < kTokens; ++t) {
-          Ints of_token[kHalves];
-#pragma GCC unroll 2
-          for (int half = 0; half < kHalves; ++half) of_token[half] = sums[half][r][t];
-          total[r][t] = AddStep<V, Kind::kGroup, Kind::kHasOffsets>(total[r][t], of_token, scale,
-                                                                    offset, rows, t, step);
-        }
-      }
-      scales += kHalves * kPanelRows;
-      offsets += kHalves * kPanelRows;
+      const int8_t* a = rows.quants + kStep * step + 16 * half;
+      V::template DotTile<Kind::kBits, 8 / kHalves, kVectors, kTokens>(
+          lines + half * 4 * kPanelLineBytes, kPanelLineBytes, a, rows.k, sums[half]);
     }
-    if (next_index >= end) continue;
-    Floats totals[kTokens * kVectors];
-#pragma GCC unroll 16
-    for (int i = 0; i < kTokens * kVectors; ++i) totals[i] = total[i % kVectors][i / kVectors];
-    next_index =
-        AddPanelOutliers<V, Kind, kVectors, kTokens>(segment, row, rows, end, next, totals);
-#pragma GCC unroll 16
-    for (int i = 0; i < kTokens * kVectors; ++i) total[i % kVectors][i / kVectors] = totals[i];
+    lines += 8 * kPanelLineBytes;
+#pragma GCC unroll 2
+    for (int r = 0; r < kVectors; ++r) {
+      Floats scale[kHalves];
+      Floats offset[kHalves];
+#pragma GCC unroll 2
+      for (int half = 0; half < kHalves; ++half) {
+        scale[half] = V::LoadFloats(scales + half * kPanelRows + r * V::kLanes);
+        if constexpr (Kind::kHasOffsets) {
+          offset[half] = V::LoadFloats(offsets + half * kPanelRows + r * V::kLanes);
+        }
+      }
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        Ints of_token[kHalves];
+#pragma GCC unroll 2
+        for (int half = 0; half < kHalves; ++half) of_token[half] = sums[half][r][t];
+        total[r][t] = AddStep<V, Kind::kGroup, Kind::kHasOffsets>(total[r][t], of_token, scale,
+                                                                  offset, rows, t, step);
+      }
+    }
+    scales += kHalves * kPanelRows;
+    offsets += kHalves * kPanelRows;
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    if (t < skip) continue;
+    float* of_token = out + t * out_stride;
+#pragma GCC unroll 2
+    for (int r = 0; r < kVectors; ++r) {
+      V::StoreFloats(total[r][t], of_token + row + r * V::kLanes);
+    }
   }
   for (int t = skip; t < kTokens; ++t) {
-    for (int r = 0; r < kVectors; ++r) {
-      V::StoreFloats(total[r][t], out + t * out_stride + row + r * V::kLanes);
+    const Outlier* outliers = rows.outliers + t * TokenRows::OutlierStride(rows.k);
+    const int32_t count = rows.outlier_counts[t];
+    for (int32_t i = 0; i < count && outliers[i].index < segment.end; ++i) {
+      if (outliers[i].index < segment.begin) continue;
+      AddPanelOutlier<V, Kind, kVectors>(segment, row, outliers[i], out + t * out_stride);
     }
   }
 }
