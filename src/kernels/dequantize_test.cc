@@ -12,11 +12,13 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <random>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "support/paths.h"
+#include "tensor/finite_rows.h"
 
 namespace thaw {
 namespace {
@@ -106,6 +108,29 @@ std::vector<std::string> NamesIn(const std::string& folder, const std::string& e
   }
   std::ranges::sort(names);
   return names;
+}
+
+// What FindRowNotFinite says of rows of any bytes is what their values are.
+TEST(FindRowNotFiniteTest, FindsTheFirstRowWithAValueThatIsNoNumber) {
+  std::mt19937 random(1);
+  for (const ElementTypeInfo& info : AllElementTypes()) {
+    const bool is_float = info.type == ElementType::kF32 || info.type == ElementType::kF16 ||
+                          info.type == ElementType::kBF16;
+    // The largest scales of MXFP4 are finite, but not all of their products.
+    if ((!is_float && !info.is_quantized) || info.type == ElementType::kMXFP4) continue;
+    constexpr int64_t kRows = 12;
+    const int64_t k = 2 * info.block_elements;
+    for (int round = 0; round < 50; ++round) {
+      std::vector<std::byte> rows(static_cast<size_t>(kRows * RowBytes(info.type, k)));
+      for (std::byte& byte : rows) byte = static_cast<std::byte>(random());
+      std::vector<float> values(static_cast<size_t>(kRows * k));
+      ASSERT_TRUE(Dequantize(info.type, rows, values));
+      const auto bad = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
+      const auto found = FindRowNotFinite(info.type, k, kRows, rows.data());
+      ASSERT_EQ(found.has_value(), bad != values.end()) << info.name;
+      EXPECT_EQ(found.value_or(-1), found ? (bad - values.begin()) / k : -1) << info.name;
+    }
+  }
 }
 
 // Real blocks: quantized by llama.cpp, with their exact values by gguf-py.

@@ -180,7 +180,8 @@ class TestModel {
   static std::vector<std::byte> RandomBytes(size_t count) {
     std::vector<uint64_t> words(count / 8 + 1);
     std::mt19937_64 random(7);
-    for (uint64_t& word : words) word = random();
+    // Without the highest bit of their exponents, which makes all of them finite numbers.
+    for (uint64_t& word : words) word = random() & 0xbfffffffbfffffff;
     std::vector<std::byte> bytes(count);
     std::memcpy(bytes.data(), words.data(), count);
     return bytes;

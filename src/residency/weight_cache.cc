@@ -161,8 +161,8 @@ Result<void> WeightCache::ReadByThisThread(int32_t tile, std::unique_lock<std::m
   state(tile).loading = true;
   const ReadRequest request = RequestFor(tile);
   lock.unlock();
-  const ReadCompletion read = ReadNow(request);
-  const uint64_t checksum = read.outcome ? Thaw(tile, request.buffer) : 0;
+  ReadCompletion read = ReadNow(request);
+  const uint64_t checksum = Thaw(tile, request.buffer, read);
   lock.lock();
   FinishLoading(tile, read, checksum, /*pin=*/true);
   if (read.outcome) return {};

@@ -147,8 +147,9 @@ class WeightCache {
   // Slots that the tiles without a place share now; CacheStatistics has what the plan says.
   uint64_t slot_count() const;
 
-  // A visit: a handle to tile `tile`, read first where it is absent. The error of a failed read
-  // names file, tensor and offset; a later call tries again. Waits while handles hold all slots,
+  // A visit: a handle to tile `tile`, read first where it is absent. The error of a failed read, or
+  // kCorrupt of weights that are infinite or NaN, names file, tensor and offset; a later call tries
+  // again. Waits while handles hold all slots,
   // so a thread that holds one while the capacity or the plan changes, which may leave no other
   // memory until then, lets it go before it pins more.
   Result<PinnedTile> Pin(int32_t tile);
@@ -297,7 +298,7 @@ class WeightCache {
   void FinishLoading(int32_t tile, const ReadCompletion& read, uint64_t checksum, bool pin);
   void WaitUntilSomethingSettles(std::unique_lock<std::mutex>& lock);
   ReadRequest RequestFor(int32_t tile);
-  uint64_t Thaw(int32_t tile, std::byte* buffer);
+  uint64_t Thaw(int32_t tile, std::byte* buffer, ReadCompletion& read);
   void PackIfWanted(int32_t tile, std::byte* buffer);
 
   // Where a tile's rows begin in its memory: packed ones at its start, others behind what a direct

@@ -1,8 +1,10 @@
 // Files that fail, readers that stall, and memory that changes.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "residency/cache_test_support.h"
 
@@ -174,6 +176,31 @@ TEST(WeightCacheFaults, AChangedFileStopsTheNextPassAndVerify) {
   const auto verified = cache->Verify(kKeepGoing);
   ASSERT_FALSE(verified);
   EXPECT_THAT(verified.error().message, HasSubstr("m.gguf"));
+}
+
+TEST(WeightCacheFaults, WeightsThatAreNoNumbersAreAnErrorThatSaysWhere) {
+  const TemporaryDirectory folder;
+  const TestModel model(LayeredShapes(2), folder);
+  const auto cache = model.Cache();
+  for (const int32_t tile : {0, 1}) {  // as in the file, and packed
+    const Tile& where = cache->map().tile(tile);
+    const uint64_t offset = where.offset + 3 * 4096 + 400;
+    {
+      std::fstream file(folder.PathOf("m.gguf"), std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(static_cast<std::streamoff>(offset));
+      const float nan = std::numeric_limits<float>::quiet_NaN();
+      file.write(reinterpret_cast<const char*>(&nan), sizeof(nan));
+    }
+    const auto pinned = cache->Pin(tile);
+    ASSERT_FALSE(pinned);
+    EXPECT_EQ(pinned.error().code, ErrorCode::kCorrupt);
+    EXPECT_THAT(pinned.error().message, HasSubstr("m.gguf"));
+    EXPECT_THAT(pinned.error().message, HasSubstr(cache->map().Describe(tile)));
+    EXPECT_THAT(pinned.error().message,
+                HasSubstr(fmt::format("row {} at offset {}", where.row_begin + 3,
+                                      where.offset + 3 * 4096)));
+    EXPECT_THAT(pinned.error().message, HasSubstr("NaN"));
+  }
 }
 
 TEST(WeightCacheFaults, VerifyFindsNothingWrongWithWhatIsResident) {

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "residency/weight_cache.h"
+#include "tensor/finite_rows.h"
 #include "tensor/packed_rows.h"
 
 namespace thaw {
@@ -69,9 +70,9 @@ void WeightCache::ReadLoop(ReadQueue& queue) {
     }
     if (queue.pending() > 0) {
       lock.unlock();
-      const ReadCompletion read = queue.Wait();
+      ReadCompletion read = queue.Wait();
       const auto tile = static_cast<int32_t>(read.tag);
-      const uint64_t checksum = read.outcome ? Thaw(tile, RequestFor(tile).buffer) : 0;
+      const uint64_t checksum = Thaw(tile, RequestFor(tile).buffer, read);
       lock.lock();
       FinishLoading(tile, read, checksum, /*pin=*/false);
       continue;
@@ -220,12 +221,26 @@ ReadRequest WeightCache::RequestFor(int32_t tile) {
           .tag = static_cast<uint64_t>(tile)};
 }
 
-// What is done to a tile that was read: its rows are packed, and at the first time their checksum
-// is taken, which is returned. Without the lock: the tile is loading, so nobody else touches it.
-uint64_t WeightCache::Thaw(int32_t tile, std::byte* buffer) {
+// What is done to a tile that was read: its rows are packed, and at the first time looked at for
+// what is no number, which makes `read` a failure, and their checksum is taken, which is returned.
+// Without the lock: the tile is loading, so nobody else touches it.
+uint64_t WeightCache::Thaw(int32_t tile, std::byte* buffer, ReadCompletion& read) {
   const bool needs_checksum = !state(tile).has_checksum;
-  if (!needs_checksum && !map_.matrix_of(tile).is_packed) return 0;
+  const WeightMatrix& matrix = map_.matrix_of(tile);
+  if (!read.outcome || (!needs_checksum && !matrix.is_packed)) return 0;
   const auto start = Clock::now();
+  if (needs_checksum) {
+    const Tile& where = map_.tile(tile);
+    const auto row =
+        FindRowNotFinite(matrix.type, matrix.cols, where.row_count, buffer + where.lead_bytes);
+    if (row) {
+      read.outcome = Fail(ErrorCode::kCorrupt,
+                          "{}: row {} at offset {} holds a weight or scale that is infinite or NaN",
+                          matrix.file->path(), where.row_begin + *row,
+                          where.offset + static_cast<uint64_t>(*row * matrix.row_bytes()));
+      return 0;
+    }
+  }
   PackIfWanted(tile, buffer);
   const uint64_t checksum =
       needs_checksum ? XXH3_64bits(buffer + DataOffset(tile), map_.tile(tile).bytes) : 0;
