@@ -38,6 +38,7 @@ void Rope(float* heads, int64_t n_heads, int64_t head_stride, const float* cos_s
 void Softmax(float* x, int64_t n);
 
 void StoreKv(const float* x, int64_t n, KvType type, std::byte* out);
-void Attention(const AttentionArguments& arguments);
+void AttendSpan(const AttentionArguments& arguments, int64_t span, float* states,
+                std::byte* scratch);
 
 }  // namespace thaw::avx2
