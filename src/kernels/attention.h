@@ -112,8 +112,10 @@ constexpr int64_t AttentionSpanOf(int64_t position) { return position / kAttenti
 
 // What the positions of one span come to for one row: the sums of the values, each weighted by
 // 2^(score - largest), score in units of log2(e); then `largest`, then the sum of the weights.
-// Rounded up to whole cache lines: kLargest and kWeight count from the end of the padded sums.
-inline constexpr int64_t kStateTail = 16;
+// The sums are padded to whole cache lines with zeros; the two numbers begin the next one. The last
+// line is for tables that sum weights by the lanes of a vector.
+inline constexpr int64_t kStateLanes = 16;
+inline constexpr int64_t kStateTail = 32;
 constexpr int64_t PaddedValues(int64_t v_head_dim) { return (v_head_dim + 15) / 16 * 16; }
 constexpr int64_t AttentionStateFloats(int64_t v_head_dim) {
   return PaddedValues(v_head_dim) + kStateTail;

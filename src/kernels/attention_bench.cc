@@ -1,10 +1,11 @@
-// Attention on one thread, by kernel table, type of the KV cache, query heads that share a KV head,
+// Attention, by kernel table, type of the KV cache, query heads that share a KV head,
 // and context.
 //
 // decode: one token at 1024 positions of one KV head, which a second-level cache holds, or at 8192
-// positions of as many KV heads as no cache holds, one after the other, as a decode visits them.
-// `bytes_per_second` counts keys and values once. The sum of a block of memory as large as those
-// tells what reading alone takes on the same machine in the same minute.
+// positions of as many KV heads as no cache holds, one after the other, as a decode visits them, on
+// one thread or two with heads of their own. `bytes_per_second` counts keys and values once, in
+// real time for the latter. Adding up a block of memory as large as those tells what reading alone
+// takes on the same machine in the same minute.
 //
 // prefill: a prompt of one sequence from its beginning, one KV head. `flops` counts the products of
 // queries and visible keys, and of weights and visible values.
@@ -129,7 +130,7 @@ void ReadMemory(benchmark::State& state) {
   }
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(numbers.size() * 8));
 }
-BENCHMARK(ReadMemory)->Name("read/128MiB");
+BENCHMARK(ReadMemory)->Name("read/128MiB")->ThreadRange(1, 2)->UseRealTime();
 
 void Prefill(benchmark::State& state, const KernelTable* table, KvType type, int64_t group,
              int64_t n_tokens) {
@@ -155,8 +156,10 @@ void Prefill(benchmark::State& state, const KernelTable* table, KvType type, int
       };
       for (const int64_t group : {1, 3, 4, 8}) {
         for (const Context& context : kContexts) {
-          benchmark::RegisterBenchmark(name("decode", context.n_positions, group).c_str(), Decode,
-                                       table, type, group, context);
+          auto* decode =
+              benchmark::RegisterBenchmark(name("decode", context.n_positions, group).c_str(),
+                                           Decode, table, type, group, context);
+          if (context.n_kv_heads > 1) decode->ThreadRange(1, 2)->UseRealTime();
         }
       }
       for (const int64_t n_tokens : {512, 2048}) {

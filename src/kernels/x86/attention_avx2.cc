@@ -35,7 +35,6 @@ struct Vectors {
   static __m256 KeepFirst(int64_t n, __m256 v, __m256 other) {
     return _mm256_blendv_ps(other, v, _mm256_castsi256_ps(FirstLanes(n)));
   }
-  static float FirstLane(__m256 v) { return _mm256_cvtss_f32(v); }
   static float SumOfLanes(__m256 v) { return avx2::SumOfLanes(v); }
   static float LargestLane(__m256 v) {
     __m128 largest = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));

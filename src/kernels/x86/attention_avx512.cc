@@ -56,7 +56,6 @@ struct Vectors {
   static __m512 KeepFirst(int64_t n, __m512 v, __m512 other) {
     return _mm512_mask_blend_ps(First(n), other, v);
   }
-  static float FirstLane(__m512 v) { return _mm512_cvtss_f32(v); }
 
   // Halves, quarters, eighths, then neighbours.
   static float SumOfLanes(__m512 v) {

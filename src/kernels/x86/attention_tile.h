@@ -227,9 +227,8 @@ class Tile {
       float* scaled = scratch.q + row * a.head_dim;
       for (int64_t i = 0; i < a.head_dim; ++i) scaled[i] = q[i] * (a.scale * kLog2E);
       float* state = states + row * stride_;
-      for (int64_t i = 0; i < padded_; ++i) state[i] = 0;
+      for (int64_t i = 0; i < stride_; ++i) state[i] = 0;
       state[padded_] = kLowestScore;
-      state[padded_ + 1] = 0;
     }
   }
 
@@ -237,10 +236,14 @@ class Tile {
     const int64_t last = a_.first_position + a_.n_tokens - 1;
     for (int64_t i = 0; i < kAttentionSpan; i += kAttentionBlock) {
       begin_ = span * kAttentionSpan + i;
-      if (begin_ > last) return;
+      if (begin_ > last) break;
       const int64_t blind_tokens = begin_ - a_.first_position;
       first_row_ = blind_tokens > 0 ? blind_tokens * a_.group : 0;
       AttendBlock();
+    }
+    for (int64_t row = 0; row < rows_; ++row) {
+      float* tail = states_ + row * stride_ + padded_;
+      tail[1] = V::SumOfLanes(V::Load(tail + kStateLanes));
     }
   }
 
@@ -323,35 +326,48 @@ class Tile {
   // Turns the scores of a row into weights, and its state to what they are relative to.
   void TakeWeights(int64_t row) {
     const int64_t n = Visible(row);
+    if (n == kAttentionBlock) {
+      TakeFirstWeights<true>(row, n);
+    } else {
+      TakeFirstWeights<false>(row, n);
+    }
+  }
+
+  // Of the n positions that the row sees; kAll: n is kAttentionBlock.
+  template <bool kAll>
+  void TakeFirstWeights(int64_t row, int64_t n) {
+    constexpr int64_t kVectors = kAttentionBlock / V::kLanes;
+    const int64_t vectors = kAll ? kVectors : (n + V::kLanes - 1) / V::kLanes;
     float* scores = scratch_.scores + row * kAttentionBlock;
     float* state = states_ + row * stride_;
-    typename V::Type v[kAttentionBlock / V::kLanes];
+    float* weights = state + padded_ + kStateLanes;
+    const auto keep = [&](int64_t j, typename V::Type v, typename V::Type other) {
+      return kAll ? v : V::KeepFirst(n - j * V::kLanes, v, other);
+    };
     typename V::Type most = V::Set(kLowestScore);
-    const int64_t vectors = (n + V::kLanes - 1) / V::kLanes;
     for (int64_t j = 0; j < vectors; ++j) {
-      v[j] = V::Load(scores + j * V::kLanes);
-      v[j] = V::KeepFirst(n - j * V::kLanes, v[j], V::Set(kLowestScore));
-      most = V::Max(most, v[j]);
+      const typename V::Type v = V::Load(scores + j * V::kLanes);
+      most = V::Max(most, keep(j, v, most));
     }
-    const float block_largest = V::LargestLane(most);
-    float largest = state[padded_];
-    if (!(block_largest <= largest)) {
-      const typename V::Type factor = V::Exp2(V::Set(largest - block_largest));
+    float largest = V::LargestLane(most);
+    if (largest <= state[padded_]) {
+      largest = state[padded_];
+    } else {
+      const typename V::Type factor = V::Exp2(V::Set(state[padded_] - largest));
       for (int64_t i = 0; i < padded_; i += V::kLanes) {
         V::Store(state + i, V::Mul(V::Load(state + i), factor));
       }
-      largest = block_largest;
+      V::Store(weights, V::Mul(V::Load(weights), factor));
       state[padded_] = largest;
-      state[padded_ + 1] *= V::FirstLane(factor);
     }
-    typename V::Type sum = V::Zero();
+    typename V::Type sum = V::Load(weights);
     for (int64_t j = 0; j < vectors; ++j) {
-      const typename V::Type weight =
-          V::KeepFirst(n - j * V::kLanes, V::Exp2(V::Sub(v[j], V::Set(largest))), V::Zero());
+      const typename V::Type v = V::Load(scores + j * V::kLanes);
+      const typename V::Type weight = keep(j, V::Exp2(V::Sub(v, V::Set(largest))), V::Zero());
       sum = V::Add(sum, weight);
       V::Store(scores + j * V::kLanes, weight);
     }
-    state[padded_ + 1] += V::SumOfLanes(sum);
+    V::Store(weights, sum);
   }
 
   // Adds the values of the positions that each row sees, by their weights: together those that all
