@@ -290,6 +290,27 @@ TEST_P(AttentionKernels, ScoresFarApartPickTheLargest) {
   }
 }
 
+// Of two positions with scores 0 and x, whose values are (1, 0) and (0, 1): the ratio of the
+// results is the exponential itself, after a few roundings, one of them that of x in units of
+// log2(e).
+TEST_P(AttentionKernels, WeightsAreExponentialsToAFewRoundings) {
+  std::mt19937 random(12);
+  Case attention(table(), {1, 16, 2, 1, 2}, KvType::kF32, random);  // scores are q . k / 4
+  attention.SetKey(0, std::vector<float>(16, 0.0f));
+  std::vector<float> key(16, 0.0f);
+  key[0] = 4;
+  attention.SetKey(1, key);
+  attention.SetValue(0, {1, 0});
+  attention.SetValue(1, {0, 1});
+  for (int step = 0; step <= 27000; ++step) {
+    const float x = -0.0032f * static_cast<float>(step);  // down to -86.4
+    attention.q()[0] = x;
+    const std::vector<float> out = attention.Run(1);
+    ASSERT_NEAR(double{out[1]} / double{out[0]} / std::exp(double{x}), 1, (4 - double{x}) * 0x1p-23)
+        << x;
+  }
+}
+
 TEST_P(AttentionKernels, StoredHalvesAreRoundedToNearestEven) {
   std::mt19937 random(3);
   std::vector<float> numbers = RandomFloats(1000, random);

@@ -25,7 +25,6 @@ constexpr KernelTable kPortable = {
     .silu_multiply = portable::SiluMultiply,
     .add = portable::Add,
     .rope = portable::Rope,
-    .softmax = portable::Softmax,
     .store_kv = portable::StoreKv,
     .attend_span = portable::AttendSpan,
 };
@@ -61,7 +60,6 @@ constexpr KernelTable kAvx2 = {
     .silu_multiply = avx2::SiluMultiply,
     .add = avx2::Add,
     .rope = avx2::Rope,
-    .softmax = avx2::Softmax,
     .store_kv = avx2::StoreKv,
     .attend_span = avx2::AttendSpan,
 };

@@ -71,9 +71,6 @@ struct KernelTable {
   void (*rope)(float* heads, int64_t n_heads, int64_t head_stride, const float* cos_sin,
                int64_t rope_dim, RopePairing pairing);
 
-  // x[i] = exp(x[i] - max(x)) / sum, in place; n >= 1.
-  void (*softmax)(float* x, int64_t n);
-
   // A row as a KV cache stores it: `out` gets KvRowBytes(type, n) bytes (float16, bfloat16: rounded
   // to nearest, ties to even). CanStoreKv(type, n) must hold. The same bits in every table.
   void (*store_kv)(const float* x, int64_t n, KvType type, std::byte* out);

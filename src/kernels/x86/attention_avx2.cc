@@ -68,9 +68,6 @@ struct Vectors {
     std::memcpy(&bits, from, sizeof(bits));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_set1_epi16(bits), 16));
   }
-  static void Prefetch(const std::byte* at) {
-    _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
-  }
 };
 
 // As in portable/attention.cc, where it is derived.

@@ -97,9 +97,6 @@ struct Vectors {
     __builtin_memcpy(&bits, from, sizeof(bits));
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_set1_epi16(bits), 16));
   }
-  static void Prefetch(const std::byte* at) {
-    _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
-  }
 };
 
 }  // namespace
