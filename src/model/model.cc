@@ -148,8 +148,14 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
   });
   const Product qkv[] = {{&layer.q, work_.q}, {&layer.k, work_.k}, {&layer.v, work_.v}};
   THAW_TRY(Multiply(qkv, normed));
-  ForEachToken(n_tokens,
-               [&](int64_t i) { PrepareHeads(layer, index, batch[static_cast<size_t>(i)], i); });
+  // Neighbours share the cache lines of a unit of keys: one thread takes them where there are
+  // enough units for all.
+  const int64_t grain = n_tokens >= 2 * kKeyUnit * pool_.thread_count() ? kKeyUnit : 1;
+  pool_.ParallelFor(n_tokens, grain, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      PrepareHeads(layer, index, batch[static_cast<size_t>(i)], i);
+    }
+  });
   AttendAll(index, batch);
   const int64_t width = c.n_heads * c.v_head_dim;
   const Activations attended = ViewActivations(work_.attended, n_tokens, width, work_.quantized);
