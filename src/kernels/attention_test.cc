@@ -166,7 +166,7 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 // Groups of few rows and of many, heads of every remainder, contexts on either side of the edges of
-// units (16), blocks (128) and spans (1024).
+// units (16), blocks (64) and spans (1024).
 constexpr Shape kShapes[] = {
     {1, 64, 64, 1, 1},    {3, 64, 64, 5, 37},    {1, 128, 128, 9, 100}, {8, 128, 128, 9, 9},
     {5, 80, 80, 16, 16},  {4, 96, 96, 1, 33},    {2, 16, 16, 30, 200},  {7, 256, 256, 3, 65},

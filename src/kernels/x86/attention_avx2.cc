@@ -13,8 +13,9 @@ struct Vectors {
   static constexpr int64_t kLanes = 8;
 
   // 4 x 2 sums: enough chains to hide the latency of an fma.
-  static constexpr int kSharedRows = 4;
-  static constexpr int kSharedVectors = 2;
+  static constexpr int kKeyRows = 4;
+  static constexpr int kValueRows = 4;
+  static constexpr int kValueVectors = 2;
   // 6 x 2 sums, 2 vectors of the panel and a factor: 15 of 16 registers, 12 fma for 8 loads.
   static constexpr int kPanelRows = 6;
   static constexpr int kPanelVectors = 2;
@@ -67,6 +68,9 @@ struct Vectors {
     int16_t bits;
     std::memcpy(&bits, from, sizeof(bits));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_set1_epi16(bits), 16));
+  }
+  static void Prefetch(const std::byte* at) {
+    _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
   }
 };
 
