@@ -70,7 +70,7 @@ std::optional<std::vector<int64_t>> ParseTokenCounts(std::string_view text) {
 }
 
 std::optional<KvType> ParseKvType(std::string_view name) {
-  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kQ8_0}) {
+  for (const KvType type : kAllKvTypes) {
     if (name == KvTypeName(type)) return type;
   }
   return std::nullopt;
@@ -112,8 +112,8 @@ void AddEngine(CLI::App& command, EngineOptions& engine, const std::string& cont
       .add_option_function<std::string>(
           "--kv-type", [&engine](const std::string& name) { engine.kv_type = *ParseKvType(name); },
           "Numbers of the KV cache (default: " + kv_default + ")")
-      ->check(Accepts(ParseKvType, "f32, f16 or q8_0"))
-      ->type_name("f32|f16|q8_0")
+      ->check(Accepts(ParseKvType, "f32, f16, bf16 or q8_0"))
+      ->type_name("f32|f16|bf16|q8_0")
       ->group(group);
   command
       .add_option("--prefill-chunk", engine.prefill_chunk,

@@ -282,7 +282,7 @@ TEST(CommandLine, RefusesWhatMakesNoSense) {
       {{"run", "m.gguf", "-t", "many"}, "many"},
       {{"run", "m.gguf", "-c", "-1"}, "--context"},
       {{"run", "m.gguf", "-n"}, "--max-tokens"},
-      {{"run", "m.gguf", "--kv-type", "q4_0"}, "q4_0 is not f32, f16 or q8_0"},
+      {{"run", "m.gguf", "--kv-type", "q4_0"}, "q4_0 is not f32, f16, bf16 or q8_0"},
       {{"run", "m.gguf", "--budget", "lots"}, "--budget: 'lots' is no budget: expected bytes"},
       {{"run", "m.gguf", "--budget", ""}, "'' is no budget"},
       {{"run", "m.gguf", "--policy", "fifo"}, "there is no policy 'fifo', only planned, "},

@@ -1,11 +1,23 @@
-// Causal attention of one token to the stored positions of one KV head.
+// Causal attention of a run of tokens to the stored positions of one KV head, and the form in which
+// a KV cache stores them.
 //
-// A KV head serves `group` query heads (grouped-query attention; 1 for multi-head attention). Keys
-// and values of past positions lie in a KV cache in one of the forms of KvType; the caller owns
-// everything. The softmax is exact in two passes over all positions, so the result depends on
-// nothing but the token's query and the positions it sees: not on batch, chunk or thread.
+// A KV head serves `group` query heads (grouped-query attention; 1 for multi-head attention). The
+// heads of up to AttentionTileTokens tokens, the rows of a tile, share each key and value that is
+// read. The softmax is computed online: positions are taken in blocks of kAttentionBlock, and when
+// a block raises the largest score, what was summed before is scaled down. Blocks form spans of
+// kAttentionSpan positions, which know nothing of each other and may run on different threads;
+// their states are merged in the order of positions.
 //
-// Costs: reads every visible key and value once for each four query heads.
+// Blocks and spans are fixed in absolute positions, and each row does its own additions in its own
+// order, so the result depends on the token's query and the positions it sees alone: not on the
+// tile, the batch, the chunk or the threads.
+//
+// The caller owns everything. All functions are pure.
+//
+// Costs: a tile reads every visible key and value once, whatever its rows; tiles of more than 8
+// rows turn narrow types into float32 in their scratch first. Scratch does not grow with the
+// context; states of spans that run apart from each other do, by one row of v_head_dim numbers for
+// each head and span.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +26,17 @@
 
 namespace thaw {
 
-// How the numbers of a row (one key or value of one head at one position) are stored.
+struct KernelTable;
+
+// How the numbers of a KV cache are stored.
 enum class KvType {
   kF32,
   kF16,
+  kBF16,
   kQ8_0,  // blocks of a scale and 32 int8, below
 };
+
+inline constexpr KvType kAllKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0};
 
 // A block of kQ8_0: a scale in bfloat16, then 32 int8; number = scale * int8. The blocks of a row
 // follow each other without gaps, at any alignment.
@@ -33,32 +50,101 @@ enum class KvType {
 inline constexpr int64_t kKvBlock = 32;
 inline constexpr int64_t kKvBlockBytes = 2 + kKvBlock;
 
-// "f32", "f16" or "q8_0".
+// Values of one KV head are rows, one for each position: v_head_dim numbers, in blocks for kQ8_0.
+//
+// Keys are interleaved in units of 16 positions, so that one load brings the same number of 16
+// keys, one for each lane of a 64-byte vector: [head_dim][16] numbers, position by position the
+// fastest; for kQ8_0 [head_dim / 32] of 16 scales, then [32][16] int8.
+inline constexpr int64_t kKeyUnit = 16;
+
+// "f32", "f16", "bf16" or "q8_0".
 std::string_view KvTypeName(KvType type);
 
 // Whether rows of n numbers can be stored so: those of kQ8_0 are whole blocks.
 bool CanStoreKv(KvType type, int64_t n);
 
-// Bytes of a stored row of n numbers; a started block counts as a whole one.
+// Bytes of a stored row of n numbers; a started block counts as a whole one. A unit of keys takes
+// kKeyUnit times as much.
 int64_t KvRowBytes(KvType type, int64_t n);
 
+// Bytes of the keys of n_positions positions; a started unit counts as a whole one.
+int64_t KeyBytes(KvType type, int64_t head_dim, int64_t n_positions);
+
+// Stores a key of n numbers, as the table's store_kv rounds them, as that of `position` in `keys`.
+void StoreKey(const KernelTable& table, const float* x, int64_t n, KvType type, int64_t position,
+              std::byte* keys);
+
+// A block's keys or values, 16 KiB in float32 at a head size of 64, stay in the first-level cache
+// while the rows of a tile pass by. With 128 prefill was 4 % faster, having fewer rounds of finding
+// the largest score and loading the sums, but decode at 8 rows from memory 16 % slower.
+inline constexpr int64_t kAttentionBlock = 64;
+
+// One span at a head size of 64 is 256 KiB of float16 keys and values, 10 us from memory at 25
+// GB/s: long beside the 1 us that handing it to a thread takes, and short enough that 8 of them
+// even out the threads at a context of 8192.
+inline constexpr int64_t kAttentionSpan = 1024;
+
 struct AttentionArguments {
-  const float* q = nullptr;  // [group, head_dim]
+  const float* q = nullptr;    // [n_tokens] of [group, head_dim]
+  int64_t q_stride = 0;        // numbers from token to token
+  int64_t n_tokens = 1;        // 1 to AttentionTileTokens(group)
+  int64_t first_position = 0;  // token i stands at first_position + i and sees all up to its own
   int64_t group = 1;
   int64_t head_dim = 0;
   int64_t v_head_dim = 0;
 
   KvType kv_type = KvType::kF32;  // CanStoreKv of both head sizes
-  const std::byte* k = nullptr;   // [n_positions] rows of head_dim numbers
-  const std::byte* v = nullptr;   // [n_positions] rows of v_head_dim numbers
-  int64_t k_stride_bytes = 0;     // from row to row
-  int64_t v_stride_bytes = 0;
+  const std::byte* k = nullptr;   // units of keys from position 0 on
+  const std::byte* v = nullptr;   // rows of values likewise
 
-  int64_t n_positions = 0;  // how many the token sees, itself included; >= 1
-  float scale = 1;          // of q . k before the softmax
+  float scale = 1;  // of q . k before the softmax
 
-  float* scores = nullptr;  // [group, n_positions], scratch
-  float* out = nullptr;     // [group, v_head_dim]
+  float* out = nullptr;    // [n_tokens] of [group, v_head_dim]
+  int64_t out_stride = 0;  // numbers from token to token
 };
+
+// Tokens whose heads make up a tile: as many as have 96 rows, and at least one. 96 rows make the
+// conversion of a narrow key or value a fiftieth of the work that is done with it; their queries,
+// scores and sums, 72 KiB at a head size of 64, fit the second-level cache.
+int64_t AttentionTileTokens(int64_t group);
+
+// The span that holds a position, counted from 0.
+constexpr int64_t AttentionSpanOf(int64_t position) { return position / kAttentionSpan; }
+
+// What the positions of one span come to for one row: the sums of the values, each weighted by
+// 2^(score - largest), score in units of log2(e); then `largest`, then the sum of the weights.
+// The sums are padded to whole cache lines with zeros; the two numbers begin the next one. The last
+// line is for tables that sum weights by the lanes of a vector.
+inline constexpr int64_t kStateLanes = 16;
+inline constexpr int64_t kStateTail = 32;
+constexpr int64_t PaddedValues(int64_t v_head_dim) { return (v_head_dim + 15) / 16 * 16; }
+constexpr int64_t AttentionStateFloats(int64_t v_head_dim) {
+  return PaddedValues(v_head_dim) + kStateTail;
+}
+
+// Before the first position: no weight, below every score that is a number.
+inline constexpr float kLowestScore = -0x1.fffffep127f;
+
+// What attend_span keeps for its time, each part beginning on a cache line: the queries times the
+// scale, the scores of a block, and its keys (as units) and values (as padded rows) in float32.
+struct SpanScratch {
+  float* q;       // [rows, head_dim]
+  float* scores;  // [rows, kAttentionBlock]
+  float* keys;    // [kAttentionBlock / kKeyUnit] of [head_dim][kKeyUnit]
+  float* values;  // [kAttentionBlock, PaddedValues(v_head_dim)]
+};
+SpanScratch LayOutSpanScratch(int64_t rows, int64_t head_dim, std::byte* scratch);
+int64_t SpanScratchBytes(int64_t rows, int64_t head_dim, int64_t v_head_dim);
+
+// Scratch of one thread, aligned to 64 bytes, for Attend; attend_span needs less.
+int64_t AttentionScratchBytes(int64_t group, int64_t head_dim, int64_t v_head_dim);
+
+// Attention of the tile, span after span.
+void Attend(const KernelTable& table, const AttentionArguments& arguments, std::byte* scratch);
+
+// The same for one token whose spans were run apart by KernelTable::attend_span: writes `out` from
+// their states, [spans] of [group] of AttentionStateFloats, in the order of the spans. The first
+// span's states are overwritten.
+void MergeSpans(const AttentionArguments& arguments, float* states);
 
 }  // namespace thaw

@@ -21,8 +21,6 @@ constexpr double kAttentionTolerance = 3e-6;
 // quotient on top.
 constexpr double kBlockError = 0.5 / 127 * (1 + 0x1p-9) * (1 + 0x1p-20);
 
-constexpr KvType kAllKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kQ8_0};
-
 template <typename T>
 T Load(const std::byte* from) {
   T value;
@@ -34,145 +32,282 @@ T Load(const std::byte* from) {
 float StoredNumber(const std::byte* row, int64_t i, KvType type) {
   if (type == KvType::kF32) return Load<float>(row + 4 * i);
   if (type == KvType::kF16) return F16ToF32(Load<uint16_t>(row + 2 * i));
+  if (type == KvType::kBF16) return BF16ToF32(Load<uint16_t>(row + 2 * i));
   const std::byte* block = row + i / 32 * 34;
   return BF16ToF32(Load<uint16_t>(block)) * static_cast<float>(Load<int8_t>(block + 2 + i % 32));
+}
+
+// Number i of a key, read by the layout that attention.h describes.
+float StoredKeyNumber(const std::byte* keys, int64_t position, int64_t i, int64_t n, KvType type) {
+  const int64_t lane = position % 16;
+  if (type == KvType::kQ8_0) {
+    const std::byte* block = keys + position / 16 * (n / 32 * 16 * 34) + i / 32 * (16 * 34);
+    return BF16ToF32(Load<uint16_t>(block + lane * 2)) *
+           static_cast<float>(Load<int8_t>(block + 32 + i % 32 * 16 + lane));
+  }
+  return StoredNumber(keys, position / 16 * 16 * n + i * 16 + lane, type);
 }
 
 struct Shape {
   int64_t group;
   int64_t head_dim;
   int64_t v_head_dim;
+  int64_t n_tokens;  // the last ones of the positions
   int64_t n_positions;
 };
 
-// Rows of random numbers as a KV cache stores them, further apart than they are long.
-class StoredRows {
- public:
-  StoredRows(const KernelTable& table, KvType type, int64_t n_rows, int64_t n, std::mt19937& random)
-      : type_(type),
-        stride_bytes_(KvRowBytes(type, n) + kGapBytes),
-        bytes_(static_cast<size_t>(n_rows * stride_bytes_)) {
-    for (int64_t row = 0; row < n_rows; ++row) {
-      const std::vector<float> numbers = RandomFloats(n, random);
-      table.store_kv(numbers.data(), n, type, bytes_.data() + row * stride_bytes_);
-    }
-  }
+std::string Name(KvType type, const Shape& shape) {
+  return std::string(KvTypeName(type)) + ", group " + std::to_string(shape.group) + ", heads of " +
+         std::to_string(shape.head_dim) + " and " + std::to_string(shape.v_head_dim) + ", " +
+         std::to_string(shape.n_tokens) + " tokens of " + std::to_string(shape.n_positions);
+}
 
-  const std::byte* data() const { return bytes_.data(); }
-  int64_t stride_bytes() const { return stride_bytes_; }
-  double At(int64_t row, int64_t i) const {
-    return double{StoredNumber(data() + row * stride_bytes_, i, type_)};
-  }
-
- private:
-  static constexpr int64_t kGapBytes = 12;
-
-  KvType type_;
-  int64_t stride_bytes_;
-  std::vector<std::byte> bytes_;
-};
-
-// Random queries, keys and values.
+// Queries, keys and values of one KV head, normally distributed, and what attention makes of them.
+// Memory behind the last position is all ones, which is a NaN in every type.
 class Case {
  public:
   Case(const KernelTable& table, const Shape& shape, KvType type, std::mt19937& random)
-      : shape_(shape),
-        q_(RandomFloats(shape.group * shape.head_dim, random)),
-        k_(table, type, shape.n_positions, shape.head_dim, random),
-        v_(table, type, shape.n_positions, shape.v_head_dim, random),
-        scores_(static_cast<size_t>(shape.group * shape.n_positions)),
-        out_(static_cast<size_t>(shape.group * shape.v_head_dim)) {
-    arguments_ = {.q = q_.data(),
-                  .group = shape.group,
-                  .head_dim = shape.head_dim,
-                  .v_head_dim = shape.v_head_dim,
-                  .kv_type = type,
-                  .k = k_.data(),
-                  .v = v_.data(),
-                  .k_stride_bytes = k_.stride_bytes(),
-                  .v_stride_bytes = v_.stride_bytes(),
-                  .n_positions = shape.n_positions,
-                  .scale = 1 / std::sqrt(static_cast<float>(shape.head_dim)),
-                  .scores = scores_.data(),
-                  .out = out_.data()};
-  }
-  Case(const Case&) = delete;
-  Case& operator=(const Case&) = delete;
-
-  const AttentionArguments& arguments() const { return arguments_; }
-  const std::vector<float>& out() const { return out_; }
-
-  std::vector<double> Expected(int64_t head) const {
-    std::vector<double> scores;
-    for (int64_t position = 0; position < shape_.n_positions; ++position) {
-      double dot = 0;
-      for (int64_t i = 0; i < shape_.head_dim; ++i) {
-        dot += double{q_[static_cast<size_t>(head * shape_.head_dim + i)]} * k_.At(position, i);
-      }
-      scores.push_back(dot * double{arguments_.scale});
+      : table_(table),
+        shape_(shape),
+        type_(type),
+        q_(RandomFloats(shape.n_tokens * shape.group * shape.head_dim, random)),
+        k_(static_cast<size_t>(KeyBytes(type, shape.head_dim, shape.n_positions)), std::byte{0xff}),
+        v_(static_cast<size_t>(shape.n_positions * KvRowBytes(type, shape.v_head_dim)),
+           std::byte{0xff}) {
+    for (int64_t position = 0; position < shape.n_positions; ++position) {
+      SetKey(position, RandomFloats(shape.head_dim, random));
+      SetValue(position, RandomFloats(shape.v_head_dim, random));
     }
-    const double largest = *std::max_element(scores.begin(), scores.end());
-    double sum = 0;
-    for (double& score : scores) sum += score = std::exp(score - largest);
-    std::vector<double> out(static_cast<size_t>(shape_.v_head_dim));
-    for (int64_t position = 0; position < shape_.n_positions; ++position) {
-      for (size_t i = 0; i < out.size(); ++i) {
-        out[i] +=
-            scores[static_cast<size_t>(position)] / sum * v_.At(position, static_cast<int64_t>(i));
-      }
+  }
+
+  void SetKey(int64_t position, const std::vector<float>& numbers) {
+    StoreKey(table_, numbers.data(), shape_.head_dim, type_, position, k_.data());
+  }
+  void SetValue(int64_t position, const std::vector<float>& numbers) {
+    table_.store_kv(numbers.data(), shape_.v_head_dim, type_,
+                    v_.data() + position * KvRowBytes(type_, shape_.v_head_dim));
+  }
+  std::vector<float>& q() { return q_; }
+
+  AttentionArguments Arguments(int64_t first_token, int64_t n_tokens, float* out) const {
+    return {.q = q_.data() + first_token * shape_.group * shape_.head_dim,
+            .q_stride = shape_.group * shape_.head_dim,
+            .n_tokens = n_tokens,
+            .first_position = shape_.n_positions - shape_.n_tokens + first_token,
+            .group = shape_.group,
+            .head_dim = shape_.head_dim,
+            .v_head_dim = shape_.v_head_dim,
+            .kv_type = type_,
+            .k = k_.data(),
+            .v = v_.data(),
+            .scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim)),
+            .out = out + first_token * shape_.group * shape_.v_head_dim,
+            .out_stride = shape_.group * shape_.v_head_dim};
+  }
+
+  // [n_tokens, group, v_head_dim], with up to tile_tokens tokens at a time.
+  std::vector<float> Run(int64_t tile_tokens) const {
+    ScratchMemory scratch(AttentionScratchBytes(shape_.group, shape_.head_dim, shape_.v_head_dim));
+    std::vector<float> out(static_cast<size_t>(shape_.n_tokens * shape_.group * shape_.v_head_dim));
+    const int64_t most = std::min(tile_tokens, AttentionTileTokens(shape_.group));
+    for (int64_t first = 0; first < shape_.n_tokens; first += most) {
+      Attend(table_, Arguments(first, std::min(most, shape_.n_tokens - first), out.data()),
+             scratch.data());
+    }
+    return out;
+  }
+
+  // [group, v_head_dim] of one token by its definition.
+  std::vector<double> Expected(int64_t token) const {
+    std::vector<double> out;
+    for (int64_t head = 0; head < shape_.group; ++head) {
+      const std::vector<double> row = ExpectedRow(token, head);
+      out.insert(out.end(), row.begin(), row.end());
     }
     return out;
   }
 
  private:
+  std::vector<double> ExpectedRow(int64_t token, int64_t head) const {
+    const int64_t visible = shape_.n_positions - shape_.n_tokens + token + 1;
+    const float* q = q_.data() + (token * shape_.group + head) * shape_.head_dim;
+    std::vector<double> scores;
+    for (int64_t position = 0; position < visible; ++position) {
+      double dot = 0;
+      for (int64_t i = 0; i < shape_.head_dim; ++i) {
+        dot +=
+            double{q[i]} * double{StoredKeyNumber(k_.data(), position, i, shape_.head_dim, type_)};
+      }
+      scores.push_back(dot / std::sqrt(static_cast<double>(shape_.head_dim)));
+    }
+    const double largest = *std::max_element(scores.begin(), scores.end());
+    double sum = 0;
+    for (double& score : scores) sum += score = std::exp(score - largest);
+    std::vector<double> out(static_cast<size_t>(shape_.v_head_dim));
+    for (int64_t position = 0; position < visible; ++position) {
+      const std::byte* row = v_.data() + position * KvRowBytes(type_, shape_.v_head_dim);
+      for (size_t i = 0; i < out.size(); ++i) {
+        out[i] += scores[static_cast<size_t>(position)] / sum *
+                  double{StoredNumber(row, static_cast<int64_t>(i), type_)};
+      }
+    }
+    return out;
+  }
+
+  const KernelTable& table_;
   Shape shape_;
+  KvType type_;
   std::vector<float> q_;
-  StoredRows k_, v_;
-  std::vector<float> scores_, out_;
-  AttentionArguments arguments_;
+  std::vector<std::byte> k_, v_;
 };
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// Groups of few rows and of many, heads of every remainder, contexts on either side of the edges of
+// units (16), blocks (64) and spans (1024).
+constexpr Shape kShapes[] = {
+    {1, 64, 64, 1, 1},    {3, 64, 64, 5, 37},    {1, 128, 128, 9, 100}, {8, 128, 128, 9, 9},
+    {5, 80, 80, 16, 16},  {4, 96, 96, 1, 33},    {2, 16, 16, 30, 200},  {7, 256, 256, 3, 65},
+    {2, 18, 22, 11, 11},  {6, 2, 6, 1, 50},      {1, 192, 128, 7, 80},  {3, 34, 30, 2, 1000},
+    {2, 32, 96, 64, 64},  {8, 64, 64, 1, 1024},  {8, 64, 64, 3, 1026},  {1, 64, 64, 130, 1100},
+    {12, 32, 32, 1, 70},  {16, 64, 64, 20, 129}, {100, 32, 64, 3, 66},  {4, 64, 80, 1, 17},
+    {1, 32, 32, 1, 5000}, {8, 64, 64, 12, 3080}, {6, 96, 32, 1, 2049},  {2, 90, 50, 70, 140},
+    {1, 6, 2, 100, 100}};
 
 TEST_P(AttentionKernels, AttentionMixesValuesByTheSoftmaxOfTheScores) {
   std::mt19937 random(1);
-  const Shape shapes[] = {{1, 64, 64, 1},  {3, 64, 64, 37}, {1, 128, 128, 100}, {8, 128, 128, 9},
-                          {5, 80, 80, 16}, {4, 96, 96, 33}, {2, 16, 16, 200},   {7, 256, 256, 5},
-                          {2, 18, 22, 11}, {6, 2, 6, 50},   {1, 192, 128, 7},   {3, 34, 30, 1000},
-                          {2, 32, 96, 64}};
   for (const KvType type : kAllKvTypes) {
-    for (const Shape& shape : shapes) {
+    for (const Shape& shape : kShapes) {
       if (!CanStoreKv(type, shape.head_dim) || !CanStoreKv(type, shape.v_head_dim)) continue;
       const Case attention(table(), shape, type, random);
-      table().attention(attention.arguments());
-      for (int64_t head = 0; head < shape.group; ++head) {
-        const std::vector<double> expected = attention.Expected(head);
+      const std::vector<float> out = attention.Run(shape.n_tokens);
+      for (const int64_t token : {int64_t{0}, shape.n_tokens / 2, shape.n_tokens - 1}) {
+        const std::vector<double> expected = attention.Expected(token);
         for (size_t i = 0; i < expected.size(); ++i) {
-          const auto at = static_cast<size_t>(head * shape.v_head_dim) + i;
-          ASSERT_NEAR(attention.out()[at], expected[i], kAttentionTolerance)
-              << KvTypeName(type) << ", head " << head << " of " << shape.group << ", size "
-              << shape.head_dim << " and " << shape.v_head_dim << ", " << shape.n_positions
-              << " positions, number " << i;
+          ASSERT_NEAR(out[static_cast<size_t>(token) * expected.size() + i], expected[i],
+                      kAttentionTolerance)
+              << Name(type, shape) << ", token " << token << ", number " << i;
         }
       }
     }
   }
 }
 
-TEST_P(AttentionKernels, AttentionDoesNotReadBehindTheVisiblePositions) {
+TEST_P(AttentionKernels, AttentionOfATokenHasTheSameBitsInEveryRun) {
+  std::mt19937 random(6);
   for (const KvType type : kAllKvTypes) {
-    std::mt19937 random(2);
-    const Case attention(table(), {3, 64, 64, 40}, type, random);
-    AttentionArguments few = attention.arguments();
-    few.n_positions = 17;
-    table().attention(few);
-    const std::vector<float> before(attention.out().begin(), attention.out().end());
-    std::vector<std::byte> k(few.k, few.k + 17 * few.k_stride_bytes);
-    std::vector<std::byte> v(few.v, few.v + 17 * few.v_stride_bytes);
-    k.resize(static_cast<size_t>(40 * few.k_stride_bytes), std::byte{0xff});
-    v.resize(static_cast<size_t>(40 * few.v_stride_bytes), std::byte{0xff});
-    few.k = k.data();
-    few.v = v.data();
-    table().attention(few);
-    EXPECT_EQ(attention.out(), before) << KvTypeName(type);
+    for (const Shape& shape : kShapes) {
+      if (!CanStoreKv(type, shape.head_dim) || !CanStoreKv(type, shape.v_head_dim)) continue;
+      const Case attention(table(), shape, type, random);
+      const std::vector<float> alone = attention.Run(1);
+      for (const int64_t tokens : {int64_t{3}, int64_t{16}, shape.n_tokens}) {
+        ASSERT_TRUE(SameBits(attention.Run(tokens), alone))
+            << Name(type, shape) << " at a time: " << tokens;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionKernels, SpansThatRunApartGiveTheSameBits) {
+  std::mt19937 random(7);
+  for (const KvType type : kAllKvTypes) {
+    for (const Shape& shape :
+         {Shape{8, 64, 64, 1, 5000}, {3, 32, 64, 1, 1025}, {1, 64, 32, 1, 9}}) {
+      const Case attention(table(), shape, type, random);
+      const int64_t row = AttentionStateFloats(shape.v_head_dim);
+      const int64_t n_spans = AttentionSpanOf(shape.n_positions - 1) + 1;
+      ScratchMemory states(n_spans * shape.group * row * 4);
+      ScratchMemory scratch(SpanScratchBytes(shape.group, shape.head_dim, shape.v_head_dim));
+      std::vector<float> out(static_cast<size_t>(shape.group * shape.v_head_dim));
+      const AttentionArguments arguments = attention.Arguments(0, 1, out.data());
+      auto* floats = reinterpret_cast<float*>(states.data());
+      for (int64_t span = n_spans - 1; span >= 0; --span) {
+        table().attend_span(arguments, span, floats + span * shape.group * row, scratch.data());
+      }
+      MergeSpans(arguments, floats);
+      EXPECT_TRUE(SameBits(out, attention.Run(1))) << Name(type, shape);
+    }
+  }
+}
+
+TEST_P(AttentionKernels, WhatTheTokensBehindAreDoesNotMatter) {
+  std::mt19937 random(2);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const KvType type : kAllKvTypes) {
+    for (const Shape& shape : {Shape{1, 64, 64, 70, 130}, {8, 64, 32, 13, 1030}}) {
+      Case attention(table(), shape, type, random);
+      const std::vector<float> before = attention.Run(shape.n_tokens);
+      const int64_t last = shape.n_positions - 1;
+      attention.SetKey(last, std::vector<float>(static_cast<size_t>(shape.head_dim), nan));
+      attention.SetValue(last, std::vector<float>(static_cast<size_t>(shape.v_head_dim), nan));
+      const std::vector<float> after = attention.Run(shape.n_tokens);
+      const auto row = static_cast<size_t>(shape.group * shape.v_head_dim);
+      EXPECT_EQ(std::memcmp(before.data(), after.data(), (before.size() - row) * sizeof(float)), 0)
+          << Name(type, shape);
+      for (size_t i = before.size() - row; i < before.size(); ++i) {
+        EXPECT_TRUE(std::isnan(after[i])) << Name(type, shape) << " number " << i;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionKernels, ANaNInAQueryStaysInItsHead) {
+  std::mt19937 random(8);
+  const Shape shape{4, 64, 64, 5, 1100};
+  Case attention(table(), shape, KvType::kF16, random);
+  const std::vector<float> before = attention.Run(5);
+  attention.q()[(2 * 4 + 1) * 64 + 7] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> after = attention.Run(5);
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (i / 64 == 2 * 4 + 1) {
+      EXPECT_TRUE(std::isnan(after[i])) << i;
+    } else {
+      EXPECT_EQ(before[i], after[i]) << i;
+    }
+  }
+}
+
+TEST_P(AttentionKernels, ScoresFarApartPickTheLargest) {
+  std::mt19937 random(9);
+  // Scores of 0 but one, at either end of a context of several blocks and spans, or in its middle;
+  // then the others far below, beyond the floats even.
+  const Shape shape{2, 64, 64, 1, 2100};
+  for (const float magnitude : {1e4f, 1e19f}) {
+    for (const int64_t chosen : {0, 70, 1024, 2099}) {
+      Case attention(table(), shape, KvType::kF32, random);
+      attention.q().assign(128, magnitude);
+      for (int64_t position = 0; position < shape.n_positions; ++position) {
+        attention.SetKey(position, std::vector<float>(64, position == chosen ? 1.0f : -magnitude));
+        attention.SetValue(position,
+                           std::vector<float>(64, static_cast<float>(position == chosen)));
+      }
+      for (const float number : attention.Run(1)) {
+        EXPECT_NEAR(number, 1.0f, 1e-6f) << magnitude << " at " << chosen;
+      }
+    }
+  }
+}
+
+// Of two positions with scores 0 and x, whose values are (1, 0) and (0, 1): the ratio of the
+// results is the exponential itself, after a few roundings, one of them that of x in units of
+// log2(e).
+TEST_P(AttentionKernels, WeightsAreExponentialsToAFewRoundings) {
+  std::mt19937 random(12);
+  Case attention(table(), {1, 16, 2, 1, 2}, KvType::kF32, random);  // scores are q . k / 4
+  attention.SetKey(0, std::vector<float>(16, 0.0f));
+  std::vector<float> key(16, 0.0f);
+  key[0] = 4;
+  attention.SetKey(1, key);
+  attention.SetValue(0, {1, 0});
+  attention.SetValue(1, {0, 1});
+  for (int step = 0; step <= 27000; ++step) {
+    const float x = -0.0032f * static_cast<float>(step);  // down to -86.4
+    attention.q()[0] = x;
+    const std::vector<float> out = attention.Run(1);
+    ASSERT_NEAR(double{out[1]} / double{out[0]} / std::exp(double{x}), 1, (4 - double{x}) * 0x1p-23)
+        << x;
   }
 }
 
@@ -193,6 +328,48 @@ TEST_P(AttentionKernels, StoredHalvesAreRoundedToNearestEven) {
       ASSERT_EQ(stored[i], F32ToF16(numbers[i])) << numbers[i];
     }
     EXPECT_EQ(stored.back(), 0xabcd) << "written behind the last number";
+  }
+}
+
+TEST_P(AttentionKernels, StoredBrainHalvesAreRoundedToNearestEven) {
+  std::mt19937 random(10);
+  std::vector<float> numbers = RandomFloats(1000, random);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = std::ldexp(numbers[i], static_cast<int>(i % 250) - 140);
+  }
+  numbers[0] = -std::numeric_limits<float>::infinity();
+  numbers[1] = std::numeric_limits<float>::max();
+  numbers[2] = 1.0f + 0x1p-8f;
+  numbers[3] = 1.0f + 0x3p-8f;
+  numbers[4] = -std::numeric_limits<float>::quiet_NaN();
+  for (const int64_t n : {1000, 7, 8, 9, 1}) {
+    std::vector<uint16_t> stored(static_cast<size_t>(n) + 1, 0xabcd);
+    table().store_kv(numbers.data(), n, KvType::kBF16, reinterpret_cast<std::byte*>(stored.data()));
+    for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
+      ASSERT_EQ(stored[i], F32ToBF16(numbers[i])) << numbers[i];
+    }
+    EXPECT_EQ(stored.back(), 0xabcd) << "written behind the last number";
+  }
+}
+
+TEST_P(AttentionKernels, KeysAreStoredInUnitsWithTheBitsOfRows) {
+  std::mt19937 random(11);
+  for (const KvType type : kAllKvTypes) {
+    const int64_t n = type == KvType::kQ8_0 ? 96 : 82;
+    std::vector<std::byte> keys(static_cast<size_t>(KeyBytes(type, n, 33)));
+    std::vector<std::vector<std::byte>> rows;
+    for (int64_t position = 0; position < 33; ++position) {
+      const std::vector<float> numbers = RandomFloats(n, random);
+      StoreKey(table(), numbers.data(), n, type, position, keys.data());
+      rows.emplace_back(static_cast<size_t>(KvRowBytes(type, n)));
+      table().store_kv(numbers.data(), n, type, rows.back().data());
+    }
+    for (int64_t position = 0; position < 33; ++position) {
+      for (int64_t i = 0; i < n; ++i) {
+        ASSERT_EQ(StoredKeyNumber(keys.data(), position, i, n, type),
+                  StoredNumber(rows[static_cast<size_t>(position)].data(), i, type));
+      }
+    }
   }
 }
 
@@ -266,13 +443,22 @@ INSTANTIATE_FOR_EACH_KERNEL_TABLE(AttentionKernels);
 TEST(KvType, StatesTheBytesOfARow) {
   EXPECT_EQ(KvRowBytes(KvType::kF32, 80), 320);
   EXPECT_EQ(KvRowBytes(KvType::kF16, 80), 160);
+  EXPECT_EQ(KvRowBytes(KvType::kBF16, 80), 160);
   EXPECT_EQ(KvRowBytes(KvType::kQ8_0, 64), 2 * (2 + 32));
   EXPECT_EQ(KvRowBytes(KvType::kQ8_0, 80), 3 * (2 + 32)) << "a started block is a whole one";
+  EXPECT_EQ(KeyBytes(KvType::kF16, 80, 17), 32 * 160) << "a started unit is a whole one";
+}
+
+TEST(AttentionTile, HasAtLeastOneTokenWhateverTheGroup) {
+  EXPECT_EQ(AttentionTileTokens(1), 96);
+  EXPECT_EQ(AttentionTileTokens(8), 12);
+  EXPECT_EQ(AttentionTileTokens(97), 1);
 }
 
 TEST(KvType, OnlyBlocksNeedAMultipleOf32Numbers) {
   EXPECT_TRUE(CanStoreKv(KvType::kF32, 80));
   EXPECT_TRUE(CanStoreKv(KvType::kF16, 81));
+  EXPECT_TRUE(CanStoreKv(KvType::kBF16, 81));
   EXPECT_TRUE(CanStoreKv(KvType::kQ8_0, 96));
   EXPECT_FALSE(CanStoreKv(KvType::kQ8_0, 80));
 }

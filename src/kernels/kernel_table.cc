@@ -25,9 +25,8 @@ constexpr KernelTable kPortable = {
     .silu_multiply = portable::SiluMultiply,
     .add = portable::Add,
     .rope = portable::Rope,
-    .softmax = portable::Softmax,
     .store_kv = portable::StoreKv,
-    .attention = portable::Attention,
+    .attend_span = portable::AttendSpan,
 };
 
 #if defined(__x86_64__)
@@ -61,15 +60,15 @@ constexpr KernelTable kAvx2 = {
     .silu_multiply = avx2::SiluMultiply,
     .add = avx2::Add,
     .rope = avx2::Rope,
-    .softmax = avx2::Softmax,
     .store_kv = avx2::StoreKv,
-    .attention = avx2::Attention,
+    .attend_span = avx2::AttendSpan,
 };
 
 constexpr KernelTable kAvx512 = [] {
   KernelTable table = kAvx2;
   table.name = "avx512";
   table.matmul = MatMul<kAvx512Panels>;
+  table.attend_span = avx512::AttendSpan;
   table.is_available = [](const CpuFeatures& cpu) {
     return kAvx2.is_available(cpu) && cpu.avx512f && cpu.avx512bw && cpu.avx512vl && cpu.avx512vnni;
   };

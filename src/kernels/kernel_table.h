@@ -71,14 +71,16 @@ struct KernelTable {
   void (*rope)(float* heads, int64_t n_heads, int64_t head_stride, const float* cos_sin,
                int64_t rope_dim, RopePairing pairing);
 
-  // x[i] = exp(x[i] - max(x)) / sum, in place; n >= 1.
-  void (*softmax)(float* x, int64_t n);
-
-  // A row as a KV cache stores it: `out` gets KvRowBytes(type, n) bytes (float16: rounded to
-  // nearest, ties to even). CanStoreKv(type, n) must hold. The same bits in every table.
+  // A row as a KV cache stores it: `out` gets KvRowBytes(type, n) bytes (float16, bfloat16: rounded
+  // to nearest, ties to even). CanStoreKv(type, n) must hold. The same bits in every table.
   void (*store_kv)(const float* x, int64_t n, KvType type, std::byte* out);
 
-  void (*attention)(const AttentionArguments& arguments);
+  // Attention of a tile to the positions of one span (kernels/attention.h): `states` gets a row of
+  // AttentionStateFloats(v_head_dim) for each row of the tile, aligned to 64 bytes; tokens before
+  // the span have no weight in it. `arguments.out` is not used. `scratch`: SpanScratchBytes of this
+  // caller alone, aligned to 64.
+  void (*attend_span)(const AttentionArguments& arguments, int64_t span, float* states,
+                      std::byte* scratch);
 };
 
 // Scratch of one matmul call over rows of up to k weights, whatever the type and the table.

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
 
 #include "kernels/kernel_test_support.h"
 
@@ -87,57 +85,6 @@ TEST_P(VectorKernels, AddAdds) {
     table().add(a.data(), b.data(), n, b.data());
     EXPECT_EQ(b, out) << "in place";
   }
-}
-
-TEST_P(VectorKernels, SoftmaxIsTheNormalizedExponential) {
-  std::mt19937 random(4);
-  for (const int64_t n : kLengths) {
-    for (const float size : {0.1f, 1.0f, 30.0f}) {
-      std::vector<float> x = RandomFloats(n, random);
-      for (float& value : x) value *= size;
-      const double largest = *std::max_element(x.begin(), x.end());
-      double sum = 0;
-      for (const float value : x) sum += std::exp(double{value} - largest);
-      std::vector<float> out = x;
-      table().softmax(out.data(), n);
-      for (size_t i = 0; i < x.size(); ++i) {
-        const double expected = std::exp(double{x[i]} - largest) / sum;
-        // The difference of two large numbers is itself rounded, hence its share; below 1e-37
-        // exponentials may become zero.
-        const double relative = kVectorTolerance + 1e-7 * (largest - double{x[i]});
-        ASSERT_NEAR(out[i], expected, relative * expected + 1e-37) << n << " " << i;
-      }
-    }
-  }
-}
-
-// With a largest value of 0 the ratio of two results is the exponential itself, after three
-// roundings.
-TEST_P(VectorKernels, TheExponentialOfSoftmaxIsWithinFourRoundings) {
-  constexpr double kExponentialTolerance = 4 * 0x1p-23;
-  for (int step = 0; step <= 27000; ++step) {
-    const float x = -0.0032f * static_cast<float>(step);  // down to -86.4
-    float values[] = {0, x};
-    table().softmax(values, 2);
-    ASSERT_NEAR(double{values[1]} / double{values[0]} / std::exp(double{x}), 1,
-                kExponentialTolerance)
-        << x;
-  }
-}
-
-TEST_P(VectorKernels, SoftmaxGivesNothingToMinusInfinity) {
-  const float infinity = std::numeric_limits<float>::infinity();
-  std::vector<float> x = {-infinity, 0.0f,   -infinity, 0.0f,      -infinity,
-                          -infinity, -1e30f, -infinity, -infinity, -infinity};
-  table().softmax(x.data(), static_cast<int64_t>(x.size()));
-  EXPECT_EQ(x, (std::vector<float>{0, 0.5f, 0, 0.5f, 0, 0, 0, 0, 0, 0}));
-}
-
-TEST_P(VectorKernels, SoftmaxOfANanIsNan) {
-  std::vector<float> x(20, 1.0f);
-  x[13] = std::numeric_limits<float>::quiet_NaN();
-  table().softmax(x.data(), 20);
-  EXPECT_TRUE(std::isnan(x[0]));
 }
 
 INSTANTIATE_FOR_EACH_KERNEL_TABLE(VectorKernels);

@@ -1,6 +1,7 @@
 #include "model/kv_cache.h"
 
 #include "base/check.h"
+#include "kernels/kernel_table.h"
 
 namespace thaw {
 namespace {
@@ -14,7 +15,7 @@ struct HeadBytes {
 };
 
 HeadBytes BytesOfHead(const ModelConfig& config, KvType type, int64_t n_positions) {
-  return {AlignUp(n_positions * KvRowBytes(type, config.head_dim)),
+  return {AlignUp(KeyBytes(type, config.head_dim, n_positions)),
           AlignUp(n_positions * KvRowBytes(type, config.v_head_dim))};
 }
 
@@ -43,6 +44,8 @@ Result<KvCache> KvCache::Create(const ModelConfig& config, KvType type, int64_t 
   cache.type_ = type;
   cache.capacity_ = n_positions;
   cache.n_kv_heads_ = config.n_kv_heads;
+  cache.head_dim_ = config.head_dim;
+  cache.v_head_dim_ = config.v_head_dim;
   const HeadBytes head = BytesOfHead(config, type, n_positions);
   cache.key_bytes_ = head.keys;
   cache.value_bytes_ = head.values;
@@ -55,6 +58,14 @@ Result<KvCache> KvCache::Create(const ModelConfig& config, KvType type, int64_t 
 void KvCache::SetLength(int64_t length) {
   THAW_CHECK(length >= 0 && length <= capacity_);
   length_ = length;
+}
+
+void KvCache::Store(const KernelTable& kernels, int64_t layer, int64_t kv_head, int64_t position,
+                    const float* key, const float* value) {
+  THAW_CHECK(position >= 0 && position < capacity_);
+  StoreKey(kernels, key, head_dim_, type_, position, Keys(layer, kv_head));
+  kernels.store_kv(value, v_head_dim_, type_,
+                   Values(layer, kv_head) + position * KvRowBytes(type_, v_head_dim_));
 }
 
 std::byte* KvCache::Keys(int64_t layer, int64_t kv_head) {

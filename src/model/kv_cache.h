@@ -37,8 +37,12 @@ class KvCache {
   int64_t length() const { return length_; }
   void SetLength(int64_t length);
 
-  // [capacity] rows of one KV head of one layer, one after the other: keys of KvRowBytes(type(),
-  // head_dim) bytes, values of KvRowBytes(type(), v_head_dim).
+  // Keeps a key [head_dim] and a value [v_head_dim] of one KV head of one layer.
+  void Store(const KernelTable& kernels, int64_t layer, int64_t kv_head, int64_t position,
+             const float* key, const float* value);
+
+  // Of one KV head of one layer, from position 0 on: keys in units, values in rows, as
+  // kernels/attention.h describes them.
   std::byte* Keys(int64_t layer, int64_t kv_head);
   std::byte* Values(int64_t layer, int64_t kv_head);
 
@@ -47,6 +51,8 @@ class KvCache {
   int64_t capacity_ = 0;
   int64_t length_ = 0;
   int64_t n_kv_heads_ = 0;
+  int64_t head_dim_ = 0;
+  int64_t v_head_dim_ = 0;
   size_t key_bytes_ = 0;    // of one KV head of one layer
   size_t value_bytes_ = 0;  // likewise
   AlignedBuffer memory_;    // [n_layers, n_kv_heads] of keys, then values

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
+#include <vector>
+
+#include "kernels/kernel_table.h"
 
 namespace thaw {
 namespace {
@@ -33,7 +36,7 @@ TEST_P(KvCacheOf, EveryHeadHasItsOwnKeysAndValues) {
   constexpr int64_t kPositions = 7;
   auto cache = KvCache::Create(config, GetParam(), kPositions);
   ASSERT_TRUE(cache);
-  const int64_t key_bytes = kPositions * KvRowBytes(GetParam(), config.head_dim);
+  const int64_t key_bytes = KeyBytes(GetParam(), config.head_dim, kPositions);
   const int64_t value_bytes = kPositions * KvRowBytes(GetParam(), config.v_head_dim);
   const auto mark = [](int64_t layer, int64_t head) { return static_cast<int>(layer * 2 + head); };
   for (int64_t layer = 0; layer < 3; ++layer) {
@@ -55,15 +58,44 @@ TEST_P(KvCacheOf, EveryHeadHasItsOwnKeysAndValues) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, KvCacheOf,
-                         ::testing::Values(KvType::kF32, KvType::kF16, KvType::kQ8_0));
+INSTANTIATE_TEST_SUITE_P(Types, KvCacheOf, ::testing::ValuesIn(kAllKvTypes));
 
 TEST(KvCache, StatesItsBytes) {
-  // 3 layers x 2 heads x (7 x 6 and 7 x 10 numbers, each rounded up to cache lines).
-  EXPECT_EQ(KvCache::Bytes(Config(), KvType::kF32, 7), 6 * (192 + 320));
-  EXPECT_EQ(KvCache::Bytes(Config(), KvType::kF16, 7), 6 * (128 + 192));
-  // 7 keys of 2 blocks and 7 values of one, each block 34 bytes: 476 and 238.
-  EXPECT_EQ(KvCache::Bytes(BlockConfig(), KvType::kQ8_0, 7), 6 * (512 + 256));
+  // 3 layers x 2 heads x (a unit of 16 keys of 6 numbers, and 7 x 10 numbers of values rounded up
+  // to cache lines).
+  EXPECT_EQ(KvCache::Bytes(Config(), KvType::kF32, 7), 6 * (384 + 320));
+  EXPECT_EQ(KvCache::Bytes(Config(), KvType::kF16, 7), 6 * (192 + 192));
+  EXPECT_EQ(KvCache::Bytes(Config(), KvType::kBF16, 7), 6 * (192 + 192));
+  // 16 keys of 2 blocks and 7 values of one, each block 34 bytes: 1088 and 238.
+  EXPECT_EQ(KvCache::Bytes(BlockConfig(), KvType::kQ8_0, 7), 6 * (1088 + 256));
+}
+
+TEST_P(KvCacheOf, StoresKeysAndValuesWhereAttentionLooksForThem) {
+  const KernelTable& kernels = **SelectKernels("portable");
+  auto cache = KvCache::Create(BlockConfig(), GetParam(), 40);
+  ASSERT_TRUE(cache);
+  std::vector<float> key(64, 0.0f);
+  std::vector<float> value(32, 0.0f);
+  for (int64_t position = 0; position < 40; ++position) {
+    key[3] = position == 21 ? 100.0f : 0.0f;  // what a query of a one at 3 finds alone
+    value[5] = static_cast<float>(position);
+    cache->Store(kernels, 1, 1, position, key.data(), value.data());
+  }
+  std::vector<float> query(64, 0.0f);
+  query[3] = 1;
+  std::vector<float> out(32, -1.0f);
+  const AttentionArguments arguments = {.q = query.data(),
+                                        .first_position = 39,
+                                        .head_dim = 64,
+                                        .v_head_dim = 32,
+                                        .kv_type = GetParam(),
+                                        .k = cache->Keys(1, 1),
+                                        .v = cache->Values(1, 1),
+                                        .out = out.data()};
+  auto scratch = *AlignedBuffer::Allocate(static_cast<size_t>(AttentionScratchBytes(1, 64, 32)),
+                                          "the scratch of a test");
+  Attend(kernels, arguments, scratch.data());
+  EXPECT_NEAR(out[5], 21.0f, 21.0f / 127);
 }
 
 TEST(KvCache, RefusesBlocksForHeadsThatAreNoMultipleOf32) {

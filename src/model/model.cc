@@ -104,6 +104,7 @@ Result<void> Model::Forward(std::span<const BatchToken> batch, std::span<float> 
   THAW_TRY(
       cache_.BeginPass(any_logits ? map.tile_count() : map.tiles_of(weights_.output.matrix).first));
   THAW_TRY(Embed(batch));
+  PlanRuns(batch);
   ForEachToken(n_tokens, [&](int64_t i) {
     angles_.Fill(batch[static_cast<size_t>(i)].position, work_.cos_sin + i * config_.rope.rope_dim);
   });
@@ -147,17 +148,15 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
   });
   const Product qkv[] = {{&layer.q, work_.q}, {&layer.k, work_.k}, {&layer.v, work_.v}};
   THAW_TRY(Multiply(qkv, normed));
-  ForEachToken(n_tokens,
-               [&](int64_t i) { PrepareHeads(layer, index, batch[static_cast<size_t>(i)], i); });
-  {
-    const Stopwatch attention(times_.attention);
-    pool_.ParallelFor(n_tokens * c.n_kv_heads, 1, [&](int64_t begin, int64_t end, int worker) {
-      for (int64_t item = begin; item < end; ++item) {
-        const int64_t i = item / c.n_kv_heads;
-        Attend(index, batch[static_cast<size_t>(i)], i, item % c.n_kv_heads, worker);
-      }
-    });
-  }
+  // Neighbours share the cache lines of a unit of keys: one thread takes them where there are
+  // enough units for all.
+  const int64_t grain = n_tokens >= 2 * kKeyUnit * pool_.thread_count() ? kKeyUnit : 1;
+  pool_.ParallelFor(n_tokens, grain, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      PrepareHeads(layer, index, batch[static_cast<size_t>(i)], i);
+    }
+  });
+  AttendAll(index, batch);
   const int64_t width = c.n_heads * c.v_head_dim;
   const Activations attended = ViewActivations(work_.attended, n_tokens, width, work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(attended, i, i + 1); });
@@ -191,35 +190,85 @@ void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchTo
   kernels_.rope(q, c.n_heads, c.head_dim, cos_sin, c.rope.rope_dim, pairing);
   kernels_.rope(k, c.n_kv_heads, c.head_dim, cos_sin, c.rope.rope_dim, pairing);
 
-  const KvType type = token.kv->type();
-  const int64_t key_bytes = KvRowBytes(type, c.head_dim);
-  const int64_t value_bytes = KvRowBytes(type, c.v_head_dim);
   for (int64_t h = 0; h < c.n_kv_heads; ++h) {
-    kernels_.store_kv(k + h * c.head_dim, c.head_dim, type,
-                      token.kv->Keys(index, h) + token.position * key_bytes);
-    kernels_.store_kv(v + h * c.v_head_dim, c.v_head_dim, type,
-                      token.kv->Values(index, h) + token.position * value_bytes);
+    token.kv->Store(kernels_, index, h, token.position, k + h * c.head_dim, v + h * c.v_head_dim);
   }
 }
 
-void Model::Attend(int64_t index, const BatchToken& token, int64_t i, int64_t kv_head, int worker) {
+void Model::PlanRuns(std::span<const BatchToken> batch) {
+  const int64_t most = AttentionTileTokens(config_.group());
+  runs_.clear();
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const bool goes_on = i > 0 && batch[i].kv == batch[i - 1].kv &&
+                         batch[i].position == batch[i - 1].position + 1 &&
+                         runs_.back().count < most;
+    if (goes_on) {
+      ++runs_.back().count;
+    } else {
+      runs_.push_back({static_cast<int64_t>(i), 1});
+    }
+  }
+}
+
+AttentionArguments Model::ArgumentsOf(int64_t index, std::span<const BatchToken> batch,
+                                      const TokenRun& run, int64_t kv_head) {
   const ModelConfig& c = config_;
-  const int64_t group = c.group();
-  AttentionArguments arguments;
-  arguments.q = work_.q + (i * c.n_heads + kv_head * group) * c.head_dim;
-  arguments.group = group;
-  arguments.head_dim = c.head_dim;
-  arguments.v_head_dim = c.v_head_dim;
-  arguments.kv_type = token.kv->type();
-  arguments.k = token.kv->Keys(index, kv_head);
-  arguments.v = token.kv->Values(index, kv_head);
-  arguments.k_stride_bytes = KvRowBytes(arguments.kv_type, c.head_dim);
-  arguments.v_stride_bytes = KvRowBytes(arguments.kv_type, c.v_head_dim);
-  arguments.n_positions = token.position + 1;
-  arguments.scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
-  arguments.scores = work_.scores + worker * group * options_.max_context;
-  arguments.out = work_.attended + (i * c.n_heads + kv_head * group) * c.v_head_dim;
-  kernels_.attention(arguments);
+  const BatchToken& token = batch[static_cast<size_t>(run.first)];
+  const int64_t head = run.first * c.n_heads + kv_head * c.group();
+  return {.q = work_.q + head * c.head_dim,
+          .q_stride = c.n_heads * c.head_dim,
+          .n_tokens = run.count,
+          .first_position = token.position,
+          .group = c.group(),
+          .head_dim = c.head_dim,
+          .v_head_dim = c.v_head_dim,
+          .kv_type = token.kv->type(),
+          .k = token.kv->Keys(index, kv_head),
+          .v = token.kv->Values(index, kv_head),
+          .scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim)),
+          .out = work_.attended + head * c.v_head_dim,
+          .out_stride = c.n_heads * c.v_head_dim};
+}
+
+void Model::AttendAll(int64_t index, std::span<const BatchToken> batch) {
+  const Stopwatch attention(times_.attention);
+  const int64_t n_heads = config_.n_kv_heads;
+  const auto n_runs = static_cast<int64_t>(runs_.size());
+  if (n_runs == static_cast<int64_t>(batch.size()) &&
+      n_runs * n_heads <= MostSplitHeads(pool_.thread_count())) {
+    AttendBySpans(index, batch);
+    return;
+  }
+  // The last run of a sequence sees the most positions and so goes first.
+  pool_.ParallelFor(n_runs * n_heads, 1, [&](int64_t item, int64_t, int worker) {
+    const TokenRun& run = runs_[static_cast<size_t>(n_runs - 1 - item / n_heads)];
+    Attend(kernels_, ArgumentsOf(index, batch, run, item % n_heads),
+           work_.attention_scratch + static_cast<size_t>(worker) * work_.attention_scratch_stride);
+  });
+}
+
+void Model::AttendBySpans(int64_t index, std::span<const BatchToken> batch) {
+  const int64_t n_heads = config_.n_kv_heads;
+  const auto n_items = static_cast<int64_t>(runs_.size()) * n_heads;
+  const auto arguments = [&](int64_t item) {
+    return ArgumentsOf(index, batch, runs_[static_cast<size_t>(item / n_heads)], item % n_heads);
+  };
+  int64_t most_spans = 1;
+  for (const BatchToken& token : batch) {
+    most_spans = std::max(most_spans, AttentionSpanOf(token.position) + 1);
+  }
+  pool_.ParallelFor(n_items * most_spans, 1, [&](int64_t part, int64_t, int worker) {
+    const AttentionArguments a = arguments(part / most_spans);
+    const int64_t span = part % most_spans;
+    if (span > AttentionSpanOf(a.first_position)) return;
+    float* states = work_.attention_states + part / most_spans * work_.attention_states_stride;
+    kernels_.attend_span(
+        a, span, states + span * a.group * AttentionStateFloats(a.v_head_dim),
+        work_.attention_scratch + static_cast<size_t>(worker) * work_.attention_scratch_stride);
+  });
+  for (int64_t item = 0; item < n_items; ++item) {
+    MergeSpans(arguments(item), work_.attention_states + item * work_.attention_states_stride);
+  }
 }
 
 Result<void> Model::RunFeedForward(const LayerWeights& layer, int64_t n_tokens) {

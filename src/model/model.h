@@ -96,7 +96,19 @@ class Model {
   Result<void> RunFeedForward(const LayerWeights& layer, int64_t n_tokens);
   // Bias, q/k norm and rope of one token; its key and value go to its KV cache.
   void PrepareHeads(const LayerWeights& layer, int64_t index, const BatchToken& token, int64_t i);
-  void Attend(int64_t index, const BatchToken& token, int64_t i, int64_t kv_head, int worker);
+
+  // Tokens [first, first + count) of the batch, one after the other in one sequence.
+  struct TokenRun {
+    int64_t first;
+    int64_t count;
+  };
+  // Splits the batch into runs_ of at most AttentionTileTokens.
+  void PlanRuns(std::span<const BatchToken> batch);
+  void AttendAll(int64_t index, std::span<const BatchToken> batch);
+  // The same for few single tokens, with the spans of their positions spread over the threads.
+  void AttendBySpans(int64_t index, std::span<const BatchToken> batch);
+  AttentionArguments ArgumentsOf(int64_t index, std::span<const BatchToken> batch,
+                                 const TokenRun& run, int64_t kv_head);
   Result<void> ComputeLogits(std::span<const BatchToken> batch, std::span<float> logits);
 
   // The products of the activations [n_tokens, k], whose quantized copy is ready, without biases.
@@ -115,6 +127,7 @@ class Model {
   const ModelOptions options_;
 
   Workspace work_;
+  std::vector<TokenRun> runs_;  // of the current pass
   // Of the current Multiply; kept for their memory.
   std::vector<WorkItem> work_items_;
   std::vector<std::pair<const Product*, int32_t>> streamed_;  // tiles without a place

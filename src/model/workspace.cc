@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/activations.h"
+#include "kernels/attention.h"
 #include "kernels/kernel_table.h"
 
 namespace thaw {
@@ -41,6 +42,9 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
       std::max({ActivationBytes(batch, c.d_model), ActivationBytes(batch, c.d_ff),
                 ActivationBytes(batch, c.n_heads * c.v_head_dim)});
   w.matmul_scratch_stride = AlignUp(MatMulScratchBytes(MaxColumns(c)));
+  w.attention_scratch_stride = AlignUp(AttentionScratchBytes(c.group(), c.head_dim, c.v_head_dim));
+  w.attention_states_stride =
+      (AttentionSpanOf(size.max_context - 1) + 1) * c.group() * AttentionStateFloats(c.v_head_dim);
   Layout layout(block);
   layout.Add(w.x, batch * c.d_model);
   layout.Add(w.normed, batch * c.d_model);
@@ -52,7 +56,8 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
   layout.Add(w.up, batch * c.d_ff);
   layout.Add(w.projected, batch * c.d_model);
   layout.Add(w.cos_sin, batch * c.rope.rope_dim);
-  layout.Add(w.scores, size.threads * c.group() * size.max_context);
+  layout.Add(w.attention_scratch, size.threads * static_cast<int64_t>(w.attention_scratch_stride));
+  layout.Add(w.attention_states, MostSplitHeads(size.threads) * w.attention_states_stride);
   layout.Add(w.quantized, quantized);
   layout.Add(w.matmul_scratch, size.threads * static_cast<int64_t>(w.matmul_scratch_stride));
   layout.Add(w.row, size.embedding_row_bytes);

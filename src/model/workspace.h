@@ -20,22 +20,30 @@ struct WorkspaceSize {
   int64_t embedding_row_bytes = 0;  // as in the file
 };
 
+// KV heads of single tokens whose spans of positions run apart from each other, so that their
+// states must be kept: where there are more, whole heads keep the threads busy. Four a thread leave
+// at most a fifth of the time to threads that wait for the last one.
+constexpr int64_t MostSplitHeads(int threads) { return int64_t{4} * threads; }
+
 struct Workspace {
-  float* x = nullptr;                   // [batch, d_model], the residual stream
-  float* normed = nullptr;              // [batch, d_model]
-  float* q = nullptr;                   // [batch, n_heads, head_dim]
-  float* k = nullptr;                   // [batch, n_kv_heads, head_dim]
-  float* v = nullptr;                   // [batch, n_kv_heads, v_head_dim]
-  float* attended = nullptr;            // [batch, n_heads, v_head_dim]
-  float* gate = nullptr;                // [batch, d_ff]
-  float* up = nullptr;                  // [batch, d_ff]
-  float* projected = nullptr;           // [batch, d_model], what a block adds to the stream
-  float* cos_sin = nullptr;             // [batch, rope_dim]
-  float* scores = nullptr;              // [threads, group, max_context]
-  std::byte* quantized = nullptr;       // activations of the batch as int8
-  std::byte* matmul_scratch = nullptr;  // [threads, matmul_scratch_stride]
-  std::byte* row = nullptr;             // [embedding_row_bytes]
-  size_t matmul_scratch_stride = 0;     // bytes
+  float* x = nullptr;                      // [batch, d_model], the residual stream
+  float* normed = nullptr;                 // [batch, d_model]
+  float* q = nullptr;                      // [batch, n_heads, head_dim]
+  float* k = nullptr;                      // [batch, n_kv_heads, head_dim]
+  float* v = nullptr;                      // [batch, n_kv_heads, v_head_dim]
+  float* attended = nullptr;               // [batch, n_heads, v_head_dim]
+  float* gate = nullptr;                   // [batch, d_ff]
+  float* up = nullptr;                     // [batch, d_ff]
+  float* projected = nullptr;              // [batch, d_model], what a block adds to the stream
+  float* cos_sin = nullptr;                // [batch, rope_dim]
+  std::byte* attention_scratch = nullptr;  // [threads, attention_scratch_stride]
+  float* attention_states = nullptr;       // [MostSplitHeads(threads)] of [spans, group] of states
+  std::byte* quantized = nullptr;          // activations of the batch as int8
+  std::byte* matmul_scratch = nullptr;     // [threads, matmul_scratch_stride]
+  std::byte* row = nullptr;                // [embedding_row_bytes]
+  size_t matmul_scratch_stride = 0;        // bytes
+  size_t attention_scratch_stride = 0;     // bytes
+  int64_t attention_states_stride = 0;     // floats
 
   AlignedBuffer memory;  // what all of them point into
 };

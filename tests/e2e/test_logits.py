@@ -40,7 +40,7 @@ def test_logits_are_the_same_bytes_for_every_chunk_and_thread_count(thaw, model,
     assert logits_bytes(thaw, model, tokens, tmp_path, *options) == plain
 
 
-@pytest.mark.parametrize("kv_type", ["f16", "q8_0"])
+@pytest.mark.parametrize("kv_type", ["f16", "bf16", "q8_0"])
 def test_a_narrower_kv_cache_changes_them_a_little(thaw, model, tokens, tmp_path, kv_type):
     plain = logits_bytes(thaw, model, tokens, tmp_path)
     narrow = logits_bytes(thaw, model, tokens, tmp_path, "--kv-type", kv_type)

@@ -1,39 +1,15 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <numbers>
 
 #include "kernels/portable/int8_block.h"
 #include "kernels/portable/portable.h"
 #include "tensor/half.h"
 
 namespace thaw {
-
-std::string_view KvTypeName(KvType type) {
-  switch (type) {
-    case KvType::kF32:
-      return "f32";
-    case KvType::kF16:
-      return "f16";
-    case KvType::kQ8_0:
-      break;
-  }
-  return "q8_0";
-}
-
-bool CanStoreKv(KvType type, int64_t n) { return type != KvType::kQ8_0 || n % kKvBlock == 0; }
-
-int64_t KvRowBytes(KvType type, int64_t n) {
-  switch (type) {
-    case KvType::kF32:
-      return n * 4;
-    case KvType::kF16:
-      return n * 2;
-    case KvType::kQ8_0:
-      break;
-  }
-  return (n + kKvBlock - 1) / kKvBlock * kKvBlockBytes;
-}
 
 namespace portable {
 namespace {
@@ -51,19 +27,36 @@ T Load(const std::byte* from) {
   return value;
 }
 
-float LoadKv(const std::byte* row, int64_t i, KvType type) {
-  switch (type) {
-    case KvType::kF32:
-      return Load<float>(row + i * 4);
-    case KvType::kF16:
-      return F16ToF32(Load<uint16_t>(row + i * 2));
-    case KvType::kQ8_0:
-      break;
-  }
+// Number i of a float type.
+float LoadFloat(const std::byte* from, int64_t i, KvType type) {
+  if (type == KvType::kF32) return Load<float>(from + i * 4);
+  const auto bits = Load<uint16_t>(from + i * 2);
+  return type == KvType::kF16 ? F16ToF32(bits) : BF16ToF32(bits);
+}
+
+// Number i of a row.
+float LoadValue(const std::byte* row, int64_t i, KvType type) {
+  if (type != KvType::kQ8_0) return LoadFloat(row, i, type);
   const std::byte* block = row + i / kKvBlock * kKvBlockBytes;
   const auto quant = Load<int8_t>(block + 2 + i % kKvBlock);
   return BF16ToF32(Load<uint16_t>(block)) * static_cast<float>(quant);
 }
+
+// Number i of the key of a position.
+float LoadKey(const AttentionArguments& a, int64_t position, int64_t i) {
+  const int64_t lane = position % kKeyUnit;
+  const std::byte* unit = a.k + (position - lane) * KvRowBytes(a.kv_type, a.head_dim);
+  if (a.kv_type != KvType::kQ8_0) return LoadFloat(unit, i * kKeyUnit + lane, a.kv_type);
+  const std::byte* blocks = unit + i / kKvBlock * kKvBlockBytes * kKeyUnit;
+  const auto quant = Load<int8_t>(blocks + (2 + i % kKvBlock) * kKeyUnit + lane);
+  return BF16ToF32(Load<uint16_t>(blocks + lane * 2)) * static_cast<float>(quant);
+}
+
+// Scores below this have the weight of this, the smallest that is a normal number.
+constexpr float kSmallestExponent = -126;
+
+// 2^x for x <= 0.
+float Weight(float x) { return std::exp2(x < kSmallestExponent ? kSmallestExponent : x); }
 
 void StoreBlock(const float* x, std::byte* out) {
   const float amax = LargestMagnitude(x, kKvBlock);
@@ -82,10 +75,51 @@ void StoreBlock(const float* x, std::byte* out) {
   std::memcpy(out + sizeof(scale), quants, sizeof(quants));
 }
 
-void StoreHalves(const float* x, int64_t n, std::byte* out) {
+void StoreHalves(const float* x, int64_t n, KvType type, std::byte* out) {
   for (int64_t i = 0; i < n; ++i) {
-    const uint16_t bits = F32ToF16(x[i]);
+    const uint16_t bits = type == KvType::kF16 ? F32ToF16(x[i]) : F32ToBF16(x[i]);
     std::memcpy(out + i * int64_t{sizeof(bits)}, &bits, sizeof(bits));
+  }
+}
+
+// A row's state (kernels/attention.h), empty at first.
+struct State {
+  State(float* state, int64_t v_head_dim)
+      : sums(state),
+        largest(state[PaddedValues(v_head_dim)]),
+        weight(state[PaddedValues(v_head_dim) + 1]) {
+    std::fill_n(sums, v_head_dim, 0.0f);
+    largest = kLowestScore;
+    weight = 0;
+  }
+
+  float* sums;
+  float& largest;
+  float& weight;
+};
+
+// Adds positions [begin, begin + count) of one block.
+void AttendBlock(const AttentionArguments& a, const float* q, float scale, int64_t begin,
+                 int64_t count, State& state) {
+  float scores[kAttentionBlock];
+  float largest = state.largest;
+  for (int64_t j = 0; j < count; ++j) {
+    float dot = 0;
+    for (int64_t i = 0; i < a.head_dim; ++i) dot += q[i] * scale * LoadKey(a, begin + j, i);
+    scores[j] = dot;
+    largest = std::max(largest, dot);
+  }
+  const float factor = Weight(state.largest - largest);
+  state.largest = largest;
+  state.weight *= factor;
+  for (int64_t i = 0; i < a.v_head_dim; ++i) state.sums[i] *= factor;
+  for (int64_t j = 0; j < count; ++j) {
+    const float weight = Weight(scores[j] - largest);
+    state.weight += weight;
+    const std::byte* value = a.v + (begin + j) * KvRowBytes(a.kv_type, a.v_head_dim);
+    for (int64_t i = 0; i < a.v_head_dim; ++i) {
+      state.sums[i] += weight * LoadValue(value, i, a.kv_type);
+    }
   }
 }
 
@@ -97,7 +131,8 @@ void StoreKv(const float* x, int64_t n, KvType type, std::byte* out) {
       std::memcpy(out, x, static_cast<size_t>(n) * sizeof(float));
       break;
     case KvType::kF16:
-      StoreHalves(x, n, out);
+    case KvType::kBF16:
+      StoreHalves(x, n, type, out);
       break;
     case KvType::kQ8_0:
       for (int64_t i = 0; i < n; i += kKvBlock, out += kKvBlockBytes) StoreBlock(x + i, out);
@@ -105,25 +140,16 @@ void StoreKv(const float* x, int64_t n, KvType type, std::byte* out) {
   }
 }
 
-void Attention(const AttentionArguments& a) {
-  for (int64_t head = 0; head < a.group; ++head) {
-    const float* q = a.q + head * a.head_dim;
-    float* scores = a.scores + head * a.n_positions;
-    for (int64_t position = 0; position < a.n_positions; ++position) {
-      const std::byte* key = a.k + position * a.k_stride_bytes;
-      float dot = 0;
-      for (int64_t i = 0; i < a.head_dim; ++i) dot += q[i] * LoadKv(key, i, a.kv_type);
-      scores[position] = dot * a.scale;
-    }
-    Softmax(scores, a.n_positions);
-
-    float* out = a.out + head * a.v_head_dim;
-    std::fill_n(out, a.v_head_dim, 0.0f);
-    for (int64_t position = 0; position < a.n_positions; ++position) {
-      const std::byte* value = a.v + position * a.v_stride_bytes;
-      for (int64_t i = 0; i < a.v_head_dim; ++i) {
-        out[i] += scores[position] * LoadKv(value, i, a.kv_type);
-      }
+void AttendSpan(const AttentionArguments& a, int64_t span, float* states, std::byte* /*scratch*/) {
+  const float scale = a.scale * std::numbers::log2e_v<float>;
+  for (int64_t row = 0; row < a.n_tokens * a.group; ++row) {
+    const int64_t token = row / a.group;
+    float* state = states + row * AttentionStateFloats(a.v_head_dim);
+    State sums(state, a.v_head_dim);
+    const int64_t end = std::min((span + 1) * kAttentionSpan, a.first_position + token + 1);
+    for (int64_t begin = span * kAttentionSpan; begin < end; begin += kAttentionBlock) {
+      const float* q = a.q + token * a.q_stride + row % a.group * a.head_dim;
+      AttendBlock(a, q, scale, begin, std::min(kAttentionBlock, end - begin), sums);
     }
   }
 }

@@ -15,9 +15,9 @@ void SiluMultiply(const float* gate, const float* up, int64_t n, float* out);
 void Add(const float* a, const float* b, int64_t n, float* out);
 void Rope(float* heads, int64_t n_heads, int64_t head_stride, const float* cos_sin,
           int64_t rope_dim, RopePairing pairing);
-void Softmax(float* x, int64_t n);
 
 void StoreKv(const float* x, int64_t n, KvType type, std::byte* out);
-void Attention(const AttentionArguments& arguments);
+void AttendSpan(const AttentionArguments& arguments, int64_t span, float* states,
+                std::byte* scratch);
 
 }  // namespace thaw::portable

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 
 #include "kernels/portable/portable.h"
@@ -37,17 +36,6 @@ void Rope(float* heads, int64_t n_heads, int64_t head_stride, const float* cos_s
       x[partner] = first * sine + second * cosine;
     }
   }
-}
-
-void Softmax(float* x, int64_t n) {
-  const float largest = *std::max_element(x, x + n);
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    x[i] = std::exp(x[i] - largest);
-    sum += double{x[i]};
-  }
-  const auto inverse = static_cast<float>(1.0 / sum);
-  for (int64_t i = 0; i < n; ++i) x[i] *= inverse;
 }
 
 }  // namespace thaw::portable

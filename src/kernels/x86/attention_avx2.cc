@@ -1,4 +1,5 @@
 // Attention over a KV cache in AVX2. See avx2.h for what may be called here.
+#include "kernels/x86/attention_tile.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/int8_block_avx2.h"
 #include "kernels/x86/vector_avx2.h"
@@ -6,170 +7,72 @@
 namespace thaw::avx2 {
 namespace {
 
-// Query heads that share each load of a key or value: as many as leave the chain of fma over a
-// head's numbers (or over positions) independent enough to hide its latency.
-constexpr int64_t kTileHeads = 4;
+// The operations that attention_tile.h asks for, on 8 floats.
+struct Vectors {
+  using Type = __m256;
+  static constexpr int64_t kLanes = 8;
 
-// Rows are read in blocks of 32 numbers whatever their type; what is left of the float types is
-// read in vectors of 8 and a part of one.
-template <KvType type>
-constexpr int64_t kBlockBytes = kKvBlockBytes;
-template <>
-constexpr int64_t kBlockBytes<KvType::kF32> = kKvBlock * 4;
-template <>
-constexpr int64_t kBlockBytes<KvType::kF16> = kKvBlock * 2;
+  // 4 x 2 sums: enough chains to hide the latency of an fma.
+  static constexpr int kKeyRows = 4;
+  static constexpr int kValueRows = 4;
+  static constexpr int kValueVectors = 2;
+  // 6 x 2 sums, 2 vectors of the panel and a factor: 15 of 16 registers, 12 fma for 8 loads.
+  static constexpr int kPanelRows = 6;
+  static constexpr int kPanelVectors = 2;
 
-// Numbers [i, i + 8) of the 32 of a block.
-template <KvType type>
-__m256 LoadKv(const std::byte* block, int64_t i) {
-  if constexpr (type == KvType::kF32) {
-    return _mm256_loadu_ps(reinterpret_cast<const float*>(block) + i);
-  } else if constexpr (type == KvType::kF16) {
-    return LoadHalves(block + 2 * i);
-  } else {
-    int16_t scale_bits;
-    std::memcpy(&scale_bits, block, sizeof(scale_bits));
-    const __m256 scale = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_set1_epi16(scale_bits), 16));
-    const __m128i quants = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(block + 2 + i));
-    return _mm256_mul_ps(scale, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(quants)));
+  static __m256 Zero() { return _mm256_setzero_ps(); }
+  static __m256 Set(float x) { return _mm256_set1_ps(x); }
+  static __m256 Load(const float* from) { return _mm256_loadu_ps(from); }
+  static void Store(float* to, __m256 v) { _mm256_storeu_ps(to, v); }
+  static __m256 Add(__m256 a, __m256 b) { return _mm256_add_ps(a, b); }
+  static __m256 Sub(__m256 a, __m256 b) { return _mm256_sub_ps(a, b); }
+  static __m256 Mul(__m256 a, __m256 b) { return _mm256_mul_ps(a, b); }
+  static __m256 Fma(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
+  static __m256 Max(__m256 a, __m256 b) { return _mm256_max_ps(a, b); }
+  static __m256 Exp2(__m256 x) { return avx2::Exp2(x); }
+
+  static __m256 LoadFirst(const float* from, int64_t n) { return avx2::LoadFirst(from, n); }
+  // The first n lanes of v, the others of `other`.
+  static __m256 KeepFirst(int64_t n, __m256 v, __m256 other) {
+    return _mm256_blendv_ps(other, v, _mm256_castsi256_ps(FirstLanes(n)));
   }
-}
-
-// The first n < 8 of those numbers, the other lanes 0.
-template <KvType type>
-__m256 LoadFirstKv(const std::byte* block, int64_t i, int64_t n) {
-  if constexpr (type == KvType::kF32) {
-    return LoadFirst(reinterpret_cast<const float*>(block) + i, n);
-  } else {
-    return _mm256_cvtph_ps(LoadFirst16(block + 2 * i, n));
+  static float SumOfLanes(__m256 v) { return avx2::SumOfLanes(v); }
+  static float LargestLane(__m256 v) {
+    __m128 largest = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    largest = _mm_max_ps(largest, _mm_movehl_ps(largest, largest));
+    return _mm_cvtss_f32(_mm_max_ss(largest, _mm_shuffle_ps(largest, largest, 1)));
   }
-}
 
-// The sums of the lanes of four vectors.
-__m128 SumsOfFour(const __m256* v) {
-  const __m256 sums = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
-  return _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1));
-}
-
-// Adds the products of the numbers from i on, fewer than 32, which are the first of `block`.
-template <KvType type, int kHeads>
-void ScoreRest(const AttentionArguments& a, const float* q, int64_t i, const std::byte* block,
-               __m256* total) {
-  for (int64_t j = 0; i + j < a.head_dim; j += 8) {
-    const int64_t rest = a.head_dim - i - j;
-    const __m256 k = rest < 8 ? LoadFirstKv<type>(block, j, rest) : LoadKv<type>(block, j);
-#pragma GCC unroll 4
-    for (int h = 0; h < kHeads; ++h) {
-      const float* numbers = q + h * a.head_dim + i + j;
-      const __m256 v = rest < 8 ? LoadFirst(numbers, rest) : _mm256_loadu_ps(numbers);
-      total[h] = _mm256_fmadd_ps(v, k, total[h]);
+  template <KvType type>
+  static __m256 Widen(__m128i halves) {
+    if constexpr (type == KvType::kF16) {
+      return _mm256_cvtph_ps(halves);
+    } else {
+      return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
     }
   }
-}
-
-// Scores of kHeads query heads from `head` on with every position.
-template <KvType type, int kHeads>
-void Score(const AttentionArguments& a, int64_t head) {
-  const float* q = a.q + head * a.head_dim;
-  float* scores = a.scores + head * a.n_positions;
-  for (int64_t position = 0; position < a.n_positions; ++position) {
-    const std::byte* block = a.k + position * a.k_stride_bytes;
-    __m256 total[kTileHeads] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
-                                _mm256_setzero_ps()};
-    int64_t i = 0;
-    for (; i + kKvBlock <= a.head_dim; i += kKvBlock, block += kBlockBytes<type>) {
-#pragma GCC unroll 4
-      for (int64_t j = 0; j < kKvBlock; j += 8) {
-        const __m256 k = LoadKv<type>(block, j);
-#pragma GCC unroll 4
-        for (int h = 0; h < kHeads; ++h) {
-          total[h] = _mm256_fmadd_ps(_mm256_loadu_ps(q + h * a.head_dim + i + j), k, total[h]);
-        }
-      }
-    }
-    if constexpr (type != KvType::kQ8_0) ScoreRest<type, kHeads>(a, q, i, block, total);
-    alignas(16) float sums[kTileHeads];
-    _mm_store_ps(sums, _mm_mul_ps(SumsOfFour(total), _mm_set1_ps(a.scale)));
-    for (int h = 0; h < kHeads; ++h) scores[h * a.n_positions + position] = sums[h];
+  template <KvType type>
+  static __m256 LoadHalves(const std::byte* from) {
+    return Widen<type>(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
-}
-
-// out[i, i + 8 kVectors) of kHeads heads: values weighted by the scores, position after position.
-template <KvType type, int kHeads, int kVectors>
-void Weigh(const AttentionArguments& a, int64_t head, int64_t i) {
-  const float* scores = a.scores + head * a.n_positions;
-  const std::byte* block = a.v + i / kKvBlock * kBlockBytes<type>;
-  const int64_t first = i % kKvBlock;
-  __m256 total[kHeads][kVectors];
-  for (int h = 0; h < kHeads; ++h) {
-    for (int j = 0; j < kVectors; ++j) total[h][j] = _mm256_setzero_ps();
+  template <KvType type>
+  static __m256 LoadFirstHalves(const std::byte* from, int64_t n) {
+    return Widen<type>(LoadFirst16(from, n));
   }
-  for (int64_t position = 0; position < a.n_positions; ++position) {
-    __m256 v[kVectors];
-#pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) v[j] = LoadKv<type>(block, first + 8 * j);
-#pragma GCC unroll 4
-    for (int h = 0; h < kHeads; ++h) {
-      const __m256 score = _mm256_broadcast_ss(scores + h * a.n_positions + position);
-#pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) total[h][j] = _mm256_fmadd_ps(score, v[j], total[h][j]);
-    }
-    block += a.v_stride_bytes;
+  static __m256 LoadScales(const std::byte* from) { return LoadHalves<KvType::kBF16>(from); }
+  static __m256 LoadBytes(const std::byte* from) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
   }
-  for (int h = 0; h < kHeads; ++h) {
-    for (int j = 0; j < kVectors; ++j) {
-      _mm256_storeu_ps(a.out + (head + h) * a.v_head_dim + i + 8 * j, total[h][j]);
-    }
+  static __m256 BroadcastScale(const std::byte* from) {
+    int16_t bits;
+    std::memcpy(&bits, from, sizeof(bits));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_set1_epi16(bits), 16));
   }
-}
-
-// The last `n` < 8 numbers of one head, from i on.
-template <KvType type>
-void WeighRest(const AttentionArguments& a, int64_t head, int64_t i, int64_t n) {
-  const float* scores = a.scores + head * a.n_positions;
-  const std::byte* block = a.v + i / kKvBlock * kBlockBytes<type>;
-  const int64_t first = i % kKvBlock;
-  __m256 total = _mm256_setzero_ps();
-  for (int64_t position = 0; position < a.n_positions; ++position) {
-    const __m256 v = LoadFirstKv<type>(block, first, n);
-    total = _mm256_fmadd_ps(_mm256_set1_ps(scores[position]), v, total);
-    block += a.v_stride_bytes;
+  static void Prefetch(const std::byte* at) {
+    _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
   }
-  _mm256_maskstore_ps(a.out + head * a.v_head_dim + i, FirstLanes(n), total);
-}
-
-template <KvType type, int kHeads>
-void AttendHeads(const AttentionArguments& a, int64_t head) {
-  Score<type, kHeads>(a, head);
-  for (int h = 0; h < kHeads; ++h) Softmax(a.scores + (head + h) * a.n_positions, a.n_positions);
-  int64_t i = 0;
-  for (; i + 16 <= a.v_head_dim; i += 16) Weigh<type, kHeads, 2>(a, head, i);
-  for (; i + 8 <= a.v_head_dim; i += 8) Weigh<type, kHeads, 1>(a, head, i);
-  if constexpr (type != KvType::kQ8_0) {
-    if (i == a.v_head_dim) return;
-    for (int h = 0; h < kHeads; ++h) WeighRest<type>(a, head + h, i, a.v_head_dim - i);
-  }
-}
-
-template <KvType type>
-void AttendAll(const AttentionArguments& a) {
-  for (int64_t head = 0; head < a.group; head += kTileHeads) {
-    switch (a.group - head) {
-      case 1:
-        AttendHeads<type, 1>(a, head);
-        break;
-      case 2:
-        AttendHeads<type, 2>(a, head);
-        break;
-      case 3:
-        AttendHeads<type, 3>(a, head);
-        break;
-      default:
-        AttendHeads<type, 4>(a, head);
-        break;
-    }
-  }
-}
+};
 
 // As in portable/attention.cc, where it is derived.
 constexpr float kSmallestAmax = 0x1p-119f;
@@ -218,6 +121,18 @@ void StoreHalves(const float* x, int64_t n, std::byte* out) {
   std::memcpy(out + 2 * i, buffer, static_cast<size_t>(n - i) * 2);
 }
 
+// To the nearest, ties to even, of any number; a NaN stays one and becomes quiet.
+void StoreBrainHalves(const float* x, int64_t n, std::byte* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, x + i, sizeof(bits));
+    const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+    const uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);
+    const auto half = static_cast<uint16_t>(is_nan ? bits >> 16 | 0x0040 : rounded >> 16);
+    std::memcpy(out + 2 * i, &half, sizeof(half));
+  }
+}
+
 }  // namespace
 
 void StoreKv(const float* x, int64_t n, KvType type, std::byte* out) {
@@ -228,21 +143,18 @@ void StoreKv(const float* x, int64_t n, KvType type, std::byte* out) {
     case KvType::kF16:
       StoreHalves(x, n, out);
       break;
+    case KvType::kBF16:
+      StoreBrainHalves(x, n, out);
+      break;
     case KvType::kQ8_0:
       for (int64_t i = 0; i < n; i += kKvBlock, out += kKvBlockBytes) StoreBlock(x + i, out);
       break;
   }
 }
 
-void Attention(const AttentionArguments& arguments) {
-  switch (arguments.kv_type) {
-    case KvType::kF32:
-      return AttendAll<KvType::kF32>(arguments);
-    case KvType::kF16:
-      return AttendAll<KvType::kF16>(arguments);
-    case KvType::kQ8_0:
-      return AttendAll<KvType::kQ8_0>(arguments);
-  }
+void AttendSpan(const AttentionArguments& arguments, int64_t span, float* states,
+                std::byte* scratch) {
+  attention_tile::AttendSpan<Vectors>(arguments, span, states, scratch);
 }
 
 }  // namespace thaw::avx2

@@ -2,6 +2,7 @@
 // avx2.h. The rule of that header holds for every *_avx512.cc too.
 #pragma once
 
+#include "kernels/attention.h"
 #include "kernels/panel_matmul.h"
 
 namespace thaw::avx512 {
@@ -9,5 +10,8 @@ namespace thaw::avx512 {
 void MultiplyPacked(ElementType type, const std::byte* groups, int64_t n_groups,
                     const Activations& activations, float* out, int64_t out_stride,
                     std::byte* scratch);
+
+void AttendSpan(const AttentionArguments& arguments, int64_t span, float* states,
+                std::byte* scratch);
 
 }  // namespace thaw::avx512

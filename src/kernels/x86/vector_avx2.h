@@ -65,4 +65,23 @@ namespace thaw::avx2 {
   return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), exponent));
 }
 
+// 2^x for x <= 0 with a relative error below 1e-7; below -126, the smallest normal number, as if x
+// were that; NaN for NaN. x = n + r, |r| <= 1/2, exactly; 2^r = e^(r ln 2) by Taylor's series to
+// r^7 as above, 1 at 0.
+[[maybe_unused]] static inline __m256 Exp2(__m256 x) {
+  x = _mm256_max_ps(_mm256_set1_ps(-126.0f), x);
+  const __m256 n = _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m256 r = _mm256_sub_ps(x, n);
+  __m256 p = _mm256_set1_ps(0x1.ffcbfcp-17f);
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.430912p-13f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.5d87fep-10f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.3b2ab6p-7f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.c6b08ep-5f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.ebfbep-3f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.62e43p-1f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
+  const __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), exponent));
+}
+
 }  // namespace thaw::avx2

@@ -77,22 +77,6 @@ void RopeHalves(float* x, const float* cosines, const float* sines, int64_t pair
   }
 }
 
-float Largest(const float* x, int64_t n) {
-  __m256 lanes = _mm256_set1_ps(x[0]);
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8) lanes = _mm256_max_ps(lanes, _mm256_loadu_ps(x + i));
-  __m128 largest = _mm_max_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps(lanes, 1));
-  largest = _mm_max_ps(largest, _mm_movehl_ps(largest, largest));
-  largest = _mm_max_ss(largest, _mm_shuffle_ps(largest, largest, 1));
-  for (; i < n; ++i) largest = _mm_max_ss(largest, _mm_set_ss(x[i]));
-  return _mm_cvtss_f32(largest);
-}
-
-double SumOfDoubles(__m256d v) {
-  const __m128d sum = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
-  return _mm_cvtsd_f64(_mm_add_sd(sum, _mm_unpackhi_pd(sum, sum)));
-}
-
 }  // namespace
 
 void QuantizeActivations(const Activations& activations, int64_t token_begin, int64_t token_end) {
@@ -155,31 +139,6 @@ void Rope(float* heads, int64_t n_heads, int64_t head_stride, const float* cos_s
       RopeHalves(x, cos_sin, cos_sin + pairs, pairs);
     }
   }
-}
-
-void Softmax(float* x, int64_t n) {
-  const __m256 largest = _mm256_set1_ps(Largest(x, n));
-  // In doubles: a context may hold 100,000 positions, whose sum in floats would lose 5 digits.
-  __m256d low = _mm256_setzero_pd();
-  __m256d high = _mm256_setzero_pd();
-  for (int64_t i = 0; i < n; i += 8) {
-    const __m256i mask = FirstLanes(n - i);
-    const __m256 difference = _mm256_sub_ps(_mm256_maskload_ps(x + i, mask), largest);
-    // Exp stops at e^-87; what is smaller, and -inf above all, is 0.
-    const __m256 counts = _mm256_and_ps(
-        _mm256_castsi256_ps(mask), _mm256_cmp_ps(difference, _mm256_set1_ps(-87.0f), _CMP_NLT_UQ));
-    const __m256 e = _mm256_and_ps(Exp(difference), counts);
-    _mm256_maskstore_ps(x + i, mask, e);
-    low = _mm256_add_pd(low, _mm256_cvtps_pd(_mm256_castps256_ps128(e)));
-    high = _mm256_add_pd(high, _mm256_cvtps_pd(_mm256_extractf128_ps(e, 1)));
-  }
-  const auto inverse = static_cast<float>(1.0 / SumOfDoubles(_mm256_add_pd(low, high)));
-  const __m256 inverses = _mm256_set1_ps(inverse);
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), inverses));
-  }
-  for (; i < n; ++i) x[i] *= inverse;
 }
 
 }  // namespace thaw::avx2

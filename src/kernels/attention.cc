@@ -1,0 +1,150 @@
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/kernel_table.h"
+
+namespace thaw {
+namespace {
+
+constexpr int64_t kTileRows = 96;
+
+int64_t TileRows(int64_t group) { return AttentionTileTokens(group) * group; }
+
+// Adds the state of a row's next span to that of the spans before.
+void Merge(const float* next, int64_t v_head_dim, float* state) {
+  const int64_t largest_at = PaddedValues(v_head_dim);
+  const int64_t weight_at = largest_at + 1;
+  const float largest = std::max(state[largest_at], next[largest_at]);
+  const float old_factor = std::exp2(state[largest_at] - largest);
+  const float next_factor = std::exp2(next[largest_at] - largest);
+  for (int64_t i = 0; i < v_head_dim; ++i) {
+    state[i] = state[i] * old_factor + next[i] * next_factor;
+  }
+  state[weight_at] = state[weight_at] * old_factor + next[weight_at] * next_factor;
+  state[largest_at] = largest;
+}
+
+// The mean of the values by their weights.
+void Finish(const float* state, int64_t v_head_dim, float* out) {
+  const float factor = 1 / state[PaddedValues(v_head_dim) + 1];
+  for (int64_t i = 0; i < v_head_dim; ++i) out[i] = state[i] * factor;
+}
+
+}  // namespace
+
+std::string_view KvTypeName(KvType type) {
+  switch (type) {
+    case KvType::kF32:
+      return "f32";
+    case KvType::kF16:
+      return "f16";
+    case KvType::kBF16:
+      return "bf16";
+    case KvType::kQ8_0:
+      break;
+  }
+  return "q8_0";
+}
+
+bool CanStoreKv(KvType type, int64_t n) { return type != KvType::kQ8_0 || n % kKvBlock == 0; }
+
+int64_t KvRowBytes(KvType type, int64_t n) {
+  switch (type) {
+    case KvType::kF32:
+      return n * 4;
+    case KvType::kF16:
+    case KvType::kBF16:
+      return n * 2;
+    case KvType::kQ8_0:
+      break;
+  }
+  return (n + kKvBlock - 1) / kKvBlock * kKvBlockBytes;
+}
+
+int64_t KeyBytes(KvType type, int64_t head_dim, int64_t n_positions) {
+  return (n_positions + kKeyUnit - 1) / kKeyUnit * kKeyUnit * KvRowBytes(type, head_dim);
+}
+
+void StoreKey(const KernelTable& table, const float* x, int64_t n, KvType type, int64_t position,
+              std::byte* keys) {
+  std::byte* unit = keys + position / kKeyUnit * kKeyUnit * KvRowBytes(type, n);
+  const int64_t lane = position % kKeyUnit;
+  std::byte row[kKvBlock * sizeof(float)];  // a part of the key as a row
+  for (int64_t begin = 0; begin < n; begin += kKvBlock) {
+    const int64_t count = std::min(kKvBlock, n - begin);
+    table.store_kv(x + begin, count, type, row);
+    if (type == KvType::kQ8_0) {
+      std::memcpy(unit + lane * 2, row, 2);
+      for (int64_t i = 0; i < count; ++i) unit[(2 + i) * kKeyUnit + lane] = row[2 + i];
+      unit += kKeyUnit * kKvBlockBytes;
+      continue;
+    }
+    const int64_t size = type == KvType::kF32 ? 4 : 2;
+    for (int64_t i = 0; i < count; ++i) {
+      std::memcpy(unit + ((begin + i) * kKeyUnit + lane) * size, row + i * size,
+                  static_cast<size_t>(size));
+    }
+  }
+}
+
+int64_t AttentionTileTokens(int64_t group) { return std::max<int64_t>(1, kTileRows / group); }
+
+SpanScratch LayOutSpanScratch(int64_t rows, int64_t head_dim, std::byte* scratch) {
+  SpanScratch parts;
+  parts.q = reinterpret_cast<float*>(scratch);
+  parts.scores = parts.q + (rows * head_dim + 15) / 16 * 16;
+  parts.keys = parts.scores + rows * kAttentionBlock;
+  parts.values = parts.keys + head_dim * kAttentionBlock;
+  return parts;
+}
+
+int64_t SpanScratchBytes(int64_t rows, int64_t head_dim, int64_t v_head_dim) {
+  const int64_t q = (rows * head_dim + 15) / 16 * 16;
+  const int64_t floats = q + (rows + head_dim + PaddedValues(v_head_dim)) * kAttentionBlock;
+  return floats * int64_t{sizeof(float)};
+}
+
+int64_t AttentionScratchBytes(int64_t group, int64_t head_dim, int64_t v_head_dim) {
+  // The states of a span and of those before it; then what attend_span takes.
+  const int64_t rows = TileRows(group);
+  return 2 * rows * AttentionStateFloats(v_head_dim) * int64_t{sizeof(float)} +
+         SpanScratchBytes(rows, head_dim, v_head_dim);
+}
+
+void Attend(const KernelTable& table, const AttentionArguments& a, std::byte* scratch) {
+  const int64_t stride = AttentionStateFloats(a.v_head_dim);
+  const int64_t rows = a.n_tokens * a.group;
+  auto* states = reinterpret_cast<float*>(scratch);
+  float* next = states + TileRows(a.group) * stride;
+  auto* span_scratch = reinterpret_cast<std::byte*>(next + TileRows(a.group) * stride);
+  table.attend_span(a, 0, states, span_scratch);
+  const int64_t n_spans = AttentionSpanOf(a.first_position + a.n_tokens - 1) + 1;
+  for (int64_t span = 1; span < n_spans; ++span) {
+    table.attend_span(a, span, next, span_scratch);
+    const int64_t first_token = std::max<int64_t>(0, span * kAttentionSpan - a.first_position);
+    for (int64_t row = first_token * a.group; row < rows; ++row) {
+      Merge(next + row * stride, a.v_head_dim, states + row * stride);
+    }
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    Finish(states + row * stride, a.v_head_dim,
+           a.out + row / a.group * a.out_stride + row % a.group * a.v_head_dim);
+  }
+}
+
+void MergeSpans(const AttentionArguments& a, float* states) {
+  const int64_t stride = AttentionStateFloats(a.v_head_dim);
+  const int64_t n_spans = AttentionSpanOf(a.first_position) + 1;
+  for (int64_t row = 0; row < a.group; ++row) {
+    float* state = states + row * stride;
+    for (int64_t span = 1; span < n_spans; ++span) {
+      Merge(state + span * a.group * stride, a.v_head_dim, state);
+    }
+    Finish(state, a.v_head_dim, a.out + row * a.v_head_dim);
+  }
+}
+
+}  // namespace thaw

@@ -1,0 +1,471 @@
+// Attention of a tile to a span of positions (KernelTable::attend_span), for vectors of any width.
+//
+// Each file that includes this passes a class of vector operations, V, from its own anonymous
+// namespace. That makes every instance of these templates local to the file, as the rule of
+// x86/avx2.h asks. V has
+//   Type, kLanes (8 or 16)         a vector of floats
+//   kKeyRows                       rows of a product with keys, one unit at a time, that are
+//                                  converted as they are loaded
+//   kValueRows, kValueVectors      rows and vectors of a product with such values
+//   kPanelRows, kPanelVectors      rows and vectors of products with what is float32 already
+//   Zero, Set, Load, Store, LoadFirst, KeepFirst, Add, Sub, Mul, Fma, Max, Exp2
+//   SumOfLanes, LargestLane
+//   LoadHalves<type>, LoadFirstHalves<type>, LoadBytes, LoadScales, BroadcastScale
+//   Prefetch
+//
+// Row invariance: a score is one chain of fma over the numbers of a head, a sum of values one chain
+// over positions, whatever rows and vectors share the registers; conversion to float32 is exact, so
+// that it does not matter where it is done.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention.h"
+
+namespace thaw::attention_tile {
+
+// How far ahead of the loads of a token that stands alone its operand is asked for, so little that
+// it only leads the processor's own prefetchers: 4 KiB ahead gives half of the rate.
+constexpr int64_t kPrefetchBytes = 256;
+
+// Of a unit of keys as kQ8_0: 16 scales and 32 numbers of each key.
+constexpr int64_t kUnitBlockBytes = kKvBlockBytes * kKeyUnit;
+
+template <KvType type>
+constexpr int64_t kNumberBytes = type == KvType::kF32    ? 4
+                                 : type == KvType::kQ8_0 ? 1
+                                                         : 2;
+
+// kVectors vectors of a float type; numbers one after the other.
+template <typename V, KvType type>
+typename V::Type LoadNumbers(const std::byte* from) {
+  if constexpr (type == KvType::kF32) {
+    return V::Load(reinterpret_cast<const float*>(from));
+  } else {
+    return V::template LoadHalves<type>(from);
+  }
+}
+
+// Operand of a product, [depth][columns]: keys of the positions from a multiple of kKeyUnit on, a
+// column for each; depth counts the numbers of a head.
+template <typename V, KvType type>
+class KeyColumns {
+ public:
+  KeyColumns(const std::byte* units, int64_t unit_bytes) : data_(units), unit_bytes_(unit_bytes) {}
+
+  KeyColumns From(int64_t vector) const {
+    KeyColumns columns = *this;
+    columns.data_ += Offset(vector);
+    return columns;
+  }
+
+  // Before the first of each kKvBlock numbers.
+  template <int kVectors>
+  void Begin(int64_t i) {
+    if constexpr (type == KvType::kQ8_0) {
+      for (int j = 0; j < kVectors; ++j) {
+        scales_[j] =
+            V::LoadScales(data_ + i / kKvBlock * kUnitBlockBytes +
+                          j * V::kLanes / kKeyUnit * unit_bytes_ + j * V::kLanes % kKeyUnit * 2);
+      }
+    }
+  }
+  typename V::Type Load(int64_t i, int j) const {
+    if constexpr (type == KvType::kQ8_0) {
+      const std::byte* bytes =
+          data_ + i / kKvBlock * kUnitBlockBytes + (2 + i % kKvBlock) * kKeyUnit + Offset(j);
+      return V::Mul(scales_[j], V::LoadBytes(bytes));
+    } else {
+      return LoadNumbers<V, type>(data_ + i * kKeyUnit * kNumberBytes<type> + Offset(j));
+    }
+  }
+
+  void Prefetch(int64_t i) const {
+    V::Prefetch(data_ + i * kKeyUnit * kNumberBytes<type> + kPrefetchBytes);
+  }
+
+ private:
+  int64_t Offset(int64_t vector) const {
+    return vector * V::kLanes / kKeyUnit * unit_bytes_ +
+           vector * V::kLanes % kKeyUnit * kNumberBytes<type>;
+  }
+
+  const std::byte* data_;
+  int64_t unit_bytes_;
+  typename V::Type scales_[type == KvType::kQ8_0 ? V::kPanelVectors : 1];
+};
+
+// Operand of a product, [depth][columns]: rows of values; depth counts the positions.
+template <typename V, KvType type>
+class ValueRows {
+ public:
+  ValueRows(const std::byte* rows, int64_t row_bytes) : data_(rows), row_bytes_(row_bytes) {}
+
+  // Of the vectors that are loaded of one of these, those of a block of 32 are adjacent ones, and
+  // the first begins a block where they lie in several.
+  ValueRows From(int64_t vector) const {
+    ValueRows rows = *this;
+    const int64_t number = vector * V::kLanes;
+    if constexpr (type == KvType::kQ8_0) {
+      rows.data_ += number / kKvBlock * kKvBlockBytes;
+      rows.first_ = number % kKvBlock;
+    } else {
+      rows.data_ += number * kNumberBytes<type>;
+    }
+    return rows;
+  }
+
+  ValueRows Skip(int64_t count) const {
+    ValueRows rows = *this;
+    rows.data_ += count * row_bytes_;
+    return rows;
+  }
+
+  template <int kVectors>
+  void Begin(int64_t /*i*/) {}
+  typename V::Type Load(int64_t i, int j) const {
+    const std::byte* row = data_ + i * row_bytes_;
+    if constexpr (type == KvType::kQ8_0) {
+      const std::byte* block = row + j * V::kLanes / kKvBlock * kKvBlockBytes;
+      return V::Mul(V::BroadcastScale(block),
+                    V::LoadBytes(block + 2 + first_ + j * V::kLanes % kKvBlock));
+    } else {
+      return LoadNumbers<V, type>(row + j * V::kLanes * kNumberBytes<type>);
+    }
+  }
+
+  void Prefetch(int64_t i) const { V::Prefetch(data_ + i * row_bytes_ + kPrefetchBytes); }
+
+ private:
+  const std::byte* data_;
+  int64_t row_bytes_;
+  int64_t first_ = 0;
+};
+
+// One factor of a product and where it goes: rows of a and c, a_stride and c_stride numbers apart.
+struct Product {
+  const float* a;
+  int64_t a_stride;
+  float* c;
+  int64_t c_stride;
+  int64_t depth;
+  bool add;  // to what c holds
+};
+
+// c[kRows][kVectors * kLanes] = a[kRows][depth] * b[depth][kVectors * kLanes].
+template <typename V, int kRows, int kVectors, typename Operand>
+void MultiplyInRegisters(const Product& p, Operand b) {
+  typename V::Type total[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kVectors; ++j) {
+      total[r][j] = p.add ? V::Load(p.c + r * p.c_stride + j * V::kLanes) : V::Zero();
+    }
+  }
+  for (int64_t begin = 0; begin < p.depth; begin += kKvBlock) {
+    const int64_t end = p.depth - begin < kKvBlock ? p.depth : begin + kKvBlock;
+    b.template Begin<kVectors>(begin);
+    for (int64_t i = begin; i < end; ++i) {
+      typename V::Type numbers[kVectors];
+#pragma GCC unroll 8
+      for (int j = 0; j < kVectors; ++j) numbers[j] = b.Load(i, j);
+      b.Prefetch(i);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const typename V::Type factor = V::Set(p.a[r * p.a_stride + i]);
+#pragma GCC unroll 8
+        for (int j = 0; j < kVectors; ++j) {
+          total[r][j] = V::Fma(factor, numbers[j], total[r][j]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kVectors; ++j) {
+      V::Store(p.c + r * p.c_stride + j * V::kLanes, total[r][j]);
+    }
+  }
+}
+
+template <typename V, int kRows, int kVectors, typename Operand>
+void MultiplyRows(const Product& p, const Operand& b, int64_t rows) {
+  if (rows == kRows) {
+    MultiplyInRegisters<V, kRows, kVectors>(p, b);
+  } else if constexpr (kRows > 1) {
+    MultiplyRows<V, kRows - 1, kVectors>(p, b, rows);
+  }
+}
+
+// The same for up to kRows rows and any number of vectors, up to kVectors at a time.
+template <typename V, int kRows, int kVectors, typename Operand>
+void Multiply(Product p, const Operand& b, int64_t rows, int64_t first, int64_t vectors) {
+  for (; vectors - first >= kVectors; first += kVectors) {
+    MultiplyRows<V, kRows, kVectors>(p, b.From(first), rows);
+    p.c += kVectors * V::kLanes;
+  }
+  if constexpr (kVectors > 1) {
+    if (first < vectors) Multiply<V, kRows, kVectors - 1>(p, b, rows, first, vectors);
+  }
+}
+
+// A tile on its way through the blocks of a span.
+template <typename V, KvType type>
+class Tile {
+ public:
+  Tile(const AttentionArguments& a, float* states, const SpanScratch& scratch)
+      : a_(a),
+        rows_(a.n_tokens * a.group),
+        padded_(PaddedValues(a.v_head_dim)),
+        stride_(padded_ + kStateTail),
+        key_row_bytes_(KvRowBytes(type, a.head_dim)),
+        value_row_bytes_(KvRowBytes(type, a.v_head_dim)),
+        few_rows_(rows_ <= kFewRows),
+        states_(states),
+        scratch_(scratch) {
+    constexpr float kLog2E = 0x1.715476p+0f;
+    for (int64_t row = 0; row < rows_; ++row) {
+      const float* q = a.q + row / a.group * a.q_stride + row % a.group * a.head_dim;
+      float* scaled = scratch.q + row * a.head_dim;
+      for (int64_t i = 0; i < a.head_dim; ++i) scaled[i] = q[i] * (a.scale * kLog2E);
+      float* state = states + row * stride_;
+      for (int64_t i = 0; i < stride_; ++i) state[i] = 0;
+      state[padded_] = kLowestScore;
+    }
+  }
+
+  void Attend(int64_t span) {
+    const int64_t last = a_.first_position + a_.n_tokens - 1;
+    for (int64_t i = 0; i < kAttentionSpan; i += kAttentionBlock) {
+      begin_ = span * kAttentionSpan + i;
+      if (begin_ > last) break;
+      const int64_t blind_tokens = begin_ - a_.first_position;
+      first_row_ = blind_tokens > 0 ? blind_tokens * a_.group : 0;
+      AttendBlock();
+    }
+    for (int64_t row = 0; row < rows_; ++row) {
+      float* tail = states_ + row * stride_ + padded_;
+      tail[1] = V::SumOfLanes(V::Load(tail + kStateLanes));
+    }
+  }
+
+ private:
+  // Rows that share a load of a narrow number without a copy in float32: they fit the registers at
+  // once or in two parts.
+  static constexpr int64_t kFewRows = 8;
+
+  // Positions of the block that a row sees.
+  int64_t Visible(int64_t row) const {
+    const int64_t n = a_.first_position + row / a_.group + 1 - begin_;
+    return n < kAttentionBlock ? n : kAttentionBlock;
+  }
+
+  // Calls body(row, rows) for parts of the visible rows, at most `most` each and of even length.
+  template <typename Body>
+  void ForEachPart(int64_t most, const Body& body) {
+    const int64_t count = rows_ - first_row_;
+    const int64_t parts = (count + most - 1) / most;
+    int64_t row = first_row_;
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t rows = (rows_ - row + parts - part - 1) / (parts - part);
+      body(row, rows);
+      row += rows;
+    }
+  }
+
+  void AttendBlock() {
+    const std::byte* units = a_.k + begin_ * key_row_bytes_;
+    const std::byte* values = a_.v + begin_ * value_row_bytes_;
+    constexpr int64_t kUnitVectors = kKeyUnit / V::kLanes;
+    if (few_rows_) {
+      const KeyColumns<V, type> keys(units, kKeyUnit * key_row_bytes_);
+      ScoreRows<V::kKeyRows, kUnitVectors>(keys);
+    } else if constexpr (type == KvType::kF32) {
+      const KeyColumns<V, type> keys(units, kKeyUnit * key_row_bytes_);
+      ScoreRows<V::kPanelRows, V::kPanelVectors>(keys);
+    } else {
+      WidenKeys(units);
+      const KeyColumns<V, KvType::kF32> keys(reinterpret_cast<const std::byte*>(scratch_.keys),
+                                             kKeyUnit * a_.head_dim * 4);
+      ScoreRows<V::kPanelRows, V::kPanelVectors>(keys);
+    }
+    for (int64_t row = first_row_; row < rows_; ++row) TakeWeights(row);
+    const bool whole_vectors = a_.v_head_dim == padded_;
+    if (few_rows_ && whole_vectors) {
+      const ValueRows<V, type> rows(values, value_row_bytes_);
+      WeighRows<V::kValueRows, V::kValueVectors>(rows);
+      return;
+    }
+    if constexpr (type == KvType::kF32) {
+      if (whole_vectors) {
+        const ValueRows<V, type> rows(values, value_row_bytes_);
+        WeighRows<V::kPanelRows, V::kPanelVectors>(rows);
+        return;
+      }
+    }
+    WidenValues(values);
+    const ValueRows<V, KvType::kF32> rows(reinterpret_cast<const std::byte*>(scratch_.values),
+                                          padded_ * 4);
+    WeighRows<V::kPanelRows, V::kPanelVectors>(rows);
+  }
+
+  // The scores of all rows with the block's positions, in whole vectors.
+  template <int kRows, int kVectors, typename Keys>
+  void ScoreRows(const Keys& keys) {
+    ForEachPart(kRows, [&](int64_t row, int64_t rows) {
+      const Product product = {.a = scratch_.q + row * a_.head_dim,
+                               .a_stride = a_.head_dim,
+                               .c = scratch_.scores + row * kAttentionBlock,
+                               .c_stride = kAttentionBlock,
+                               .depth = a_.head_dim,
+                               .add = false};
+      const int64_t vectors =
+          (Visible(row + rows - 1) + kKeyUnit - 1) / kKeyUnit * (kKeyUnit / V::kLanes);
+      Multiply<V, kRows, kVectors>(product, keys, rows, 0, vectors);
+    });
+  }
+
+  // Turns the scores of a row into weights, and its state to what they are relative to.
+  void TakeWeights(int64_t row) {
+    const int64_t n = Visible(row);
+    if (n == kAttentionBlock) {
+      TakeFirstWeights<true>(row, n);
+    } else {
+      TakeFirstWeights<false>(row, n);
+    }
+  }
+
+  // Of the n positions that the row sees; kAll: n is kAttentionBlock.
+  template <bool kAll>
+  void TakeFirstWeights(int64_t row, int64_t n) {
+    constexpr int64_t kVectors = kAttentionBlock / V::kLanes;
+    const int64_t vectors = kAll ? kVectors : (n + V::kLanes - 1) / V::kLanes;
+    float* scores = scratch_.scores + row * kAttentionBlock;
+    float* state = states_ + row * stride_;
+    float* weights = state + padded_ + kStateLanes;
+    const auto keep = [&](int64_t j, typename V::Type v, typename V::Type other) {
+      return kAll ? v : V::KeepFirst(n - j * V::kLanes, v, other);
+    };
+    typename V::Type most = V::Set(kLowestScore);
+    for (int64_t j = 0; j < vectors; ++j) {
+      const typename V::Type v = V::Load(scores + j * V::kLanes);
+      most = V::Max(most, keep(j, v, most));
+    }
+    float largest = V::LargestLane(most);
+    if (largest <= state[padded_]) {
+      largest = state[padded_];
+    } else {
+      const typename V::Type factor = V::Exp2(V::Set(state[padded_] - largest));
+      for (int64_t i = 0; i < padded_; i += V::kLanes) {
+        V::Store(state + i, V::Mul(V::Load(state + i), factor));
+      }
+      V::Store(weights, V::Mul(V::Load(weights), factor));
+      state[padded_] = largest;
+    }
+    typename V::Type sum = V::Load(weights);
+    for (int64_t j = 0; j < vectors; ++j) {
+      const typename V::Type v = V::Load(scores + j * V::kLanes);
+      const typename V::Type weight = keep(j, V::Exp2(V::Sub(v, V::Set(largest))), V::Zero());
+      sum = V::Add(sum, weight);
+      V::Store(scores + j * V::kLanes, weight);
+    }
+    V::Store(weights, sum);
+  }
+
+  // Adds the values of the positions that each row sees, by their weights: together those that all
+  // rows of a part see, then the rest row by row.
+  template <int kRows, int kVectors, typename Values>
+  void WeighRows(const Values& values) {
+    const int64_t vectors = padded_ / V::kLanes;
+    ForEachPart(kRows, [&](int64_t row, int64_t rows) {
+      const int64_t together = Visible(row);
+      Product product = {.a = scratch_.scores + row * kAttentionBlock,
+                         .a_stride = kAttentionBlock,
+                         .c = states_ + row * stride_,
+                         .c_stride = stride_,
+                         .depth = together,
+                         .add = true};
+      Multiply<V, kRows, kVectors>(product, values, rows, 0, vectors);
+      for (int64_t r = 1; r < rows; ++r) {
+        product.depth = Visible(row + r) - together;
+        if (product.depth == 0) continue;
+        product.a = scratch_.scores + (row + r) * kAttentionBlock + together;
+        product.c = states_ + (row + r) * stride_;
+        Multiply<V, 1, kVectors>(product, values.Skip(together), 1, 0, vectors);
+      }
+    });
+  }
+
+  // The units that hold the keys any row sees, in float32.
+  void WidenKeys(const std::byte* units) {
+    const int64_t n_units = (Visible(rows_ - 1) + kKeyUnit - 1) / kKeyUnit;
+    constexpr int kUnitVectors = kKeyUnit / V::kLanes;
+    float* out = scratch_.keys;
+    for (int64_t unit = 0; unit < n_units; ++unit, units += kKeyUnit * key_row_bytes_) {
+      KeyColumns<V, type> columns(units, kKeyUnit * key_row_bytes_);
+      for (int64_t i = 0; i < a_.head_dim; ++i) {
+        if (i % kKvBlock == 0) columns.template Begin<kUnitVectors>(i);
+        for (int j = 0; j < kUnitVectors; ++j, out += V::kLanes) V::Store(out, columns.Load(i, j));
+      }
+    }
+  }
+
+  // The values that any row sees, in float32, with zeros up to whole vectors.
+  void WidenValues(const std::byte* values) {
+    const int64_t n = Visible(rows_ - 1);
+    float* out = scratch_.values;
+    for (int64_t i = 0; i < n; ++i, values += value_row_bytes_) {
+      const ValueRows<V, type> row(values, value_row_bytes_);
+      int64_t at = 0;
+      for (; at + V::kLanes <= a_.v_head_dim; at += V::kLanes, out += V::kLanes) {
+        V::Store(out, row.From(at / V::kLanes).Load(0, 0));
+      }
+      for (; at < padded_; at += V::kLanes, out += V::kLanes) {
+        const int64_t rest = a_.v_head_dim > at ? a_.v_head_dim - at : 0;
+        V::Store(out, LoadRest(values + at * kNumberBytes<type>, rest));
+      }
+    }
+  }
+
+  static typename V::Type LoadRest(const std::byte* from, int64_t n) {
+    if constexpr (type == KvType::kF32) {
+      return V::LoadFirst(reinterpret_cast<const float*>(from), n);
+    } else if constexpr (type == KvType::kQ8_0) {
+      return V::Zero();  // rows are whole blocks
+    } else {
+      return V::template LoadFirstHalves<type>(from, n);
+    }
+  }
+
+  const AttentionArguments& a_;
+  const int64_t rows_;
+  const int64_t padded_;
+  const int64_t stride_;  // from state to state
+  const int64_t key_row_bytes_;
+  const int64_t value_row_bytes_;
+  const bool few_rows_;
+  float* const states_;
+  const SpanScratch scratch_;
+  int64_t begin_ = 0;      // of the block
+  int64_t first_row_ = 0;  // that sees it
+};
+
+template <typename V>
+void AttendSpan(const AttentionArguments& a, int64_t span, float* states, std::byte* scratch) {
+  const SpanScratch parts = LayOutSpanScratch(a.n_tokens * a.group, a.head_dim, scratch);
+  switch (a.kv_type) {
+    case KvType::kF32:
+      return Tile<V, KvType::kF32>(a, states, parts).Attend(span);
+    case KvType::kF16:
+      return Tile<V, KvType::kF16>(a, states, parts).Attend(span);
+    case KvType::kBF16:
+      return Tile<V, KvType::kBF16>(a, states, parts).Attend(span);
+    case KvType::kQ8_0:
+      return Tile<V, KvType::kQ8_0>(a, states, parts).Attend(span);
+  }
+}
+
+}  // namespace thaw::attention_tile
