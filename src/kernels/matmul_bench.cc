@@ -23,8 +23,8 @@ namespace thaw {
 namespace {
 
 // Rows of a model with 135M (k = 576, 1536) and 8B (k = 4096) parameters.
-constexpr int64_t kLengths[] = {1536, 4096};
-constexpr int64_t kTokens[] = {1, 2, 4, 8, 16, 128};
+constexpr int64_t kLengths[] = {1536, 2048, 4096};
+constexpr int64_t kTokens[] = {1, 2, 4, 8, 16, 96, 512};
 constexpr int64_t kRowsPerCall = 64;
 // Twice the 32 MiB of last-level cache of common servers.
 constexpr int64_t kMatrixBytes = 64 << 20;

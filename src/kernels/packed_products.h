@@ -53,6 +53,12 @@ inline constexpr int kZeroOf = F::kBits == 8 && V::kSignedBytes ? 0 : F::kZero;
 
 constexpr int Log2(int x) { return x <= 1 ? 0 : 1 + Log2(x / 2); }
 
+// The zero point of a panel's numbers. Where the lanes multiply unsigned bytes all are given that
+// of the corrections, so that they need no shift.
+template <typename V, typename F>
+inline constexpr int kPanelZeroOf =
+    kZeroOf<V, F> != 0 && !V::kSignedBytes ? kCorrectionUnit : kZeroOf<V, F>;
+
 // What a correction (kernels/activations.h) is shifted by for a zero point.
 constexpr int CorrectionShift(int zero) { return Log2(kCorrectionUnit) - Log2(zero); }
 
@@ -327,6 +333,12 @@ template <typename V, typename F, int phase>
                                               std::byte* lines) {
   typename V::Ints w[8];
   F::template LoadWeights<V, phase>(place, chunk, w);
+  if constexpr (kPanelZeroOf<V, F> != kZeroOf<V, F>) {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      w[j] = V::Add(w[j], V::BroadcastByte(kPanelZeroOf<V, F> - kZeroOf<V, F>));
+    }
+  }
   std::byte* to = lines + (chunk * F::kPhases + phase) * 8 * kPanelLineBytes;
 #pragma GCC unroll 8
   for (int j = 0; j < 8; ++j) V::Store(w[j], to + j * kPanelLineBytes);
@@ -430,7 +442,7 @@ template <typename V, typename Kind, int kVectors, int kTokens>
                         : V::LoadFloats(out + t * out_stride + row + r * V::kLanes);
     }
   }
-  const int shift = segment.zero == 0 ? 0 : CorrectionShift(segment.zero);
+  [[maybe_unused]] const int shift = segment.zero == 0 ? 0 : CorrectionShift(segment.zero);
   const int64_t blocks = rows.k / 32;
   const std::byte* lines = segment.panel.lines + 4 * row;
   const float* scales = segment.panel.scales + row;
@@ -445,8 +457,8 @@ template <typename V, typename Kind, int kVectors, int kTokens>
       for (int t = 0; t < kTokens; ++t) {
         Ints init = V::Broadcast(0);
         if constexpr (!Kind::kHasOffsets && !(Kind::kBits == 8 && V::kSignedBytes)) {
-          init = V::ShiftRightSigned(
-              V::Broadcast(corrections[kHalves * (t * blocks + step) + half]), shift);
+          init = V::Broadcast(corrections[kHalves * (t * blocks + step) + half]);
+          if constexpr (V::kSignedBytes) init = V::ShiftRightSigned(init, shift);
         }
 #pragma GCC unroll 2
         for (int r = 0; r < kVectors; ++r) sums[half][r][t] = init;
@@ -653,7 +665,7 @@ void MultiplyGroups(const std::byte* groups, int64_t n_groups, const Activations
       for (int64_t i = 0; i < of_panel; ++i) {
         FillPanel<V, F>(groups + (g + i) * group_bytes, k, begin, end, i * kGroupRows, panel);
       }
-      MultiplySegment<V, PanelKindOf<V, F>>({panel, begin, end, kZeroOf<V, F>},
+      MultiplySegment<V, PanelKindOf<V, F>>({panel, begin, end, kPanelZeroOf<V, F>},
                                             of_panel * kGroupRows, activations,
                                             out + g * kGroupRows, out_stride);
     }
