@@ -70,12 +70,4 @@ int64_t ActivationBytes(int64_t n_tokens, int64_t k);
 // them, aligned to 64. The copy is not filled in yet.
 Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, std::byte* memory);
 
-// Quantizes one block: 32 values to 32 quants, a scale and the sums of the quants' halves.
-using QuantizeBlockFunction = void (*)(const float* values, int8_t* quants, float* scale,
-                                       int32_t* sums);
-
-// KernelTable::quantize_activations by a function for one block.
-void QuantizeByBlocks(QuantizeBlockFunction quantize_block, const Activations& activations,
-                      int64_t token_begin, int64_t token_end);
-
 }  // namespace thaw

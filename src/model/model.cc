@@ -20,6 +20,10 @@ namespace {
 constexpr int64_t kMinRowsPerItem = 2 * kPackedGroupRows;
 constexpr int64_t kItemsPerThread = 4;
 
+// With this many tokens a run of rows takes so long that more of them are worth it.
+constexpr int64_t kManyTokens = 32;
+constexpr int64_t kItemsOfMany = 16;
+
 using Clock = std::chrono::steady_clock;
 
 // Adds the time from its making to its end to a sum.
@@ -329,10 +333,11 @@ Result<void> Model::ComputeLogits(std::span<const BatchToken> batch, std::span<f
   return {};
 }
 
-void Model::PlanWork(std::span<const Product> products) {
+void Model::PlanWork(std::span<const Product> products, int64_t n_tokens) {
   int64_t total_rows = 0;
   for (const Product& product : products) total_rows += product.weights->rows;
-  const int64_t items = kItemsPerThread * pool_.thread_count();
+  const int64_t items_per_thread = n_tokens < kManyTokens ? kItemsPerThread : kItemsOfMany;
+  const int64_t items = items_per_thread * pool_.thread_count();
   const int64_t even_share = (total_rows + items - 1) / items;
   const int64_t rows_per_item =
       (even_share + kMinRowsPerItem - 1) / kMinRowsPerItem * kMinRowsPerItem;
@@ -367,7 +372,7 @@ void Model::PlanTile(const Product& product, int32_t tile, int64_t rows_per_item
 
 Result<void> Model::Multiply(std::span<const Product> products, const Activations& activations) {
   const Stopwatch matmul(times_.matmul);
-  PlanWork(products);
+  PlanWork(products, activations.n_tokens);
   std::mutex outcome_mutex;
   Result<void> outcome;  // the first error
   const auto keep_error = [&](Error error) {

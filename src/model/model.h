@@ -115,7 +115,7 @@ class Model {
   Result<void> Multiply(std::span<const Product> products, const Activations& activations);
   // Splits products into work_items_: tiles that are in memory first, so that the others have
   // time to come.
-  void PlanWork(std::span<const Product> products);
+  void PlanWork(std::span<const Product> products, int64_t n_tokens);
   void PlanTile(const Product& product, int32_t tile, int64_t rows_per_item);
 
   const ModelConfig config_;

@@ -2,6 +2,7 @@
 
 #include "kernels/portable/int8_block.h"
 #include "kernels/portable/portable.h"
+#include "kernels/quantize_tokens.h"
 
 namespace thaw::portable {
 namespace {
@@ -33,7 +34,7 @@ void QuantizeBlock(const float* values, int8_t* quants, float* scale, int32_t* s
 }  // namespace
 
 void QuantizeActivations(const Activations& activations, int64_t token_begin, int64_t token_end) {
-  QuantizeByBlocks(QuantizeBlock, activations, token_begin, token_end);
+  QuantizeTokens(QuantizeBlock, activations, token_begin, token_end);
 }
 
 }  // namespace thaw::portable

@@ -1,4 +1,5 @@
 // Element-wise kernels in AVX2. See avx2.h for what may be called here.
+#include "kernels/quantize_tokens.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/int8_block_avx2.h"
 #include "kernels/x86/vector_avx2.h"
@@ -80,7 +81,9 @@ void RopeHalves(float* x, const float* cosines, const float* sines, int64_t pair
 }  // namespace
 
 void QuantizeActivations(const Activations& activations, int64_t token_begin, int64_t token_end) {
-  QuantizeByBlocks(QuantizeBlock, activations, token_begin, token_end);
+  QuantizeTokens([](const float* values, int8_t* quants, float* scale,
+                    int32_t* sums) { QuantizeBlock(values, quants, scale, sums); },
+                 activations, token_begin, token_end);
 }
 
 void RmsNorm(const float* x, const float* weight, int64_t n, float epsilon, float* out) {
