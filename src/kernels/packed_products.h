@@ -272,40 +272,58 @@ template <typename V, typename F, int kTokens>
   }
 }
 
-// One group of rows times kTokens tokens; out[t * out_stride + row].
+// One group of rows times kTokens tokens; out[t * out_stride + row]. Where a vector holds but a
+// part of the rows, the parts take turns block by block: one after the other they would leave
+// memory idle while the second is read from a cache.
 template <typename V, typename F, int kTokens>
 [[gnu::noinline]] void MultiplyGroup(const std::byte* group, const TokenRows& rows, float* out,
                                      int64_t out_stride) {
+  constexpr int kParts = kGroupRows / V::kLanes;
   const int64_t k = rows.k;
   const int64_t blocks = k / F::kBlock;
-  for (int lane = 0; lane < kGroupRows; lane += V::kLanes) {
-    typename V::Floats total[kTokens];
-    int32_t next[kTokens];
-    int64_t next_index = kNoOutlier;
-    for (int t = 0; t < kTokens; ++t) {
-      total[t] = V::Zero();
-      next[t] = 0;
-      if (rows.OutlierIndex(t, 0) < next_index) next_index = rows.OutlierIndex(t, 0);
-    }
-    const std::byte* unit = group;
-    for (int64_t block = 0; block < blocks; block += F::kUnitBlocks) {
-      const int64_t of_unit = blocks - block < F::kUnitBlocks ? blocks - block : F::kUnitBlocks;
-      for (int64_t i = 0; i < of_unit; ++i) {
-        MultiplyBlock<V, F, kTokens>(PlaceOf<F>(unit, of_unit, i, lane), rows,
-                                     (block + i) * kStepsOfBlock<F>, total);
-        const int64_t end = (block + i + 1) * F::kBlock;
-        if (next_index >= end || (end % kSegment != 0 && end != k)) continue;
-        next_index = kNoOutlier;
+  typename V::Floats total[kParts][kTokens];
+  int32_t next[kTokens];
+  int64_t next_index = kNoOutlier;
 #pragma GCC unroll 8
-        for (int t = 0; t < kTokens; ++t) {
-          total[t] = AddOutliers<V, F>(group, k, lane, rows, t, end, next[t], total[t]);
-          const int64_t index = rows.OutlierIndex(t, next[t]);
-          if (index < next_index) next_index = index;
-        }
+  for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 2
+    for (int part = 0; part < kParts; ++part) total[part][t] = V::Zero();
+    next[t] = 0;
+    if (rows.OutlierIndex(t, 0) < next_index) next_index = rows.OutlierIndex(t, 0);
+  }
+  const std::byte* unit = group;
+  for (int64_t block = 0; block < blocks; block += F::kUnitBlocks) {
+    const int64_t of_unit = blocks - block < F::kUnitBlocks ? blocks - block : F::kUnitBlocks;
+    for (int64_t i = 0; i < of_unit; ++i) {
+#pragma GCC unroll 2
+      for (int part = 0; part < kParts; ++part) {
+        MultiplyBlock<V, F, kTokens>(PlaceOf<F>(unit, of_unit, i, part * V::kLanes), rows,
+                                     (block + i) * kStepsOfBlock<F>, total[part]);
       }
-      unit += kGroupRows * kBlockBytes<F> * of_unit;
+      const int64_t end = (block + i + 1) * F::kBlock;
+      if (next_index >= end || (end % kSegment != 0 && end != k)) continue;
+      next_index = kNoOutlier;
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        const int32_t first = next[t];
+#pragma GCC unroll 2
+        for (int part = 0; part < kParts; ++part) {
+          next[t] = first;
+          total[part][t] =
+              AddOutliers<V, F>(group, k, part * V::kLanes, rows, t, end, next[t], total[part][t]);
+        }
+        const int64_t index = rows.OutlierIndex(t, next[t]);
+        if (index < next_index) next_index = index;
+      }
     }
-    for (int t = 0; t < kTokens; ++t) V::StoreFloats(total[t], out + t * out_stride + lane);
+    unit += kGroupRows * kBlockBytes<F> * of_unit;
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 2
+    for (int part = 0; part < kParts; ++part) {
+      V::StoreFloats(total[part][t], out + t * out_stride + part * V::kLanes);
+    }
   }
 }
 
@@ -549,62 +567,75 @@ template <typename V, Plain type>
   }
 }
 
-// One group of rows times kTokens tokens. Four sums of each token and vector of rows, so that a
-// single token has as many chains: of every fourth element, or of the evens and odds of every
-// second line of halves.
-template <typename V, Plain type, int kTokens>
-[[gnu::noinline]] void MultiplyPlainGroup(const std::byte* group, int64_t k, const float* values,
-                                          float* out, int64_t out_stride) {
+// Rows [lane, lane + kParts * V::kLanes) of a group times kTokens tokens. Four sums of each token
+// and vector of rows, so that a single token has as many chains: of every fourth element, or of the
+// evens and odds of every second line of halves.
+template <typename V, Plain type, int kTokens, int kParts>
+[[gnu::noinline]] void MultiplyPlainRows(const std::byte* group, int lane, int64_t k,
+                                         const float* values, float* out, int64_t out_stride) {
   using Floats = typename V::Floats;
   constexpr bool kIsF32 = type == Plain::kF32;
-  constexpr int kVectors = 4;  // of a round
-  constexpr int kLines = kIsF32 ? 4 : 2;
-  constexpr int64_t kVectorBytes = kIsF32 ? 4 * V::kLanes : 2 * V::kLanes;
-  const int64_t lines = kIsF32 ? k : k / 2;
-  for (int lane = 0; lane < kGroupRows; lane += V::kLanes) {
-    const std::byte* p = group + 4 * lane;
-    Floats total[kTokens][kVectors];
+  constexpr int kSums = 4;
+  constexpr int kLines = kIsF32 ? 4 : 2;     // of a round
+  constexpr int kElements = kIsF32 ? 1 : 2;  // of a line
+  constexpr int64_t kVectorBytes = (kIsF32 ? 4 : 2) * V::kLanes;
+  const int64_t lines = k / kElements;
+  const std::byte* p = group + 4 * lane;
+  Floats total[kParts][kTokens][kSums];
+  for (int part = 0; part < kParts; ++part) {
     for (int t = 0; t < kTokens; ++t) {
-      for (int v = 0; v < kVectors; ++v) total[t][v] = V::Zero();
+      for (int v = 0; v < kSums; ++v) total[part][t][v] = V::Zero();
     }
-    int64_t line = 0;
-    for (; line + kLines <= lines; line += kLines, p += kLines * kLineBytes) {
-      Floats w[kVectors];
+  }
+  const auto multiply = [&](const std::byte* at, int64_t line, int part, int v) {
+    const Floats w = LoadPlain<V, type>(at + part * 4 * V::kLanes);
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        w[v] = LoadPlain<V, type>(kIsF32 ? p + v * kLineBytes
-                                         : p + v / 2 * kLineBytes + v % 2 * kVectorBytes);
-      }
-#pragma GCC unroll 4
-      for (int t = 0; t < kTokens; ++t) {
-        const float* x = values + t * k + line * (kIsF32 ? 1 : 2);
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) {
-          const Floats a = kIsF32 ? V::Broadcast(x[v]) : V::BroadcastPair(x + v / 2 * 2);
-          total[t][v] = V::MultiplyAdd(w[v], a, total[t][v]);
-        }
-      }
-    }
-    for (int64_t rest = 0; line < lines; ++line, ++rest, p += kLineBytes) {
-      for (int t = 0; t < kTokens; ++t) {
-        const float* x = values + t * k + line * (kIsF32 ? 1 : 2);
-        if constexpr (kIsF32) {
-          total[t][rest] =
-              V::MultiplyAdd(LoadPlain<V, type>(p), V::Broadcast(x[0]), total[t][rest]);
-        } else {
-          for (int v = 0; v < 2; ++v) {
-            total[t][v] = V::MultiplyAdd(LoadPlain<V, type>(p + v * kVectorBytes),
-                                         V::BroadcastPair(x), total[t][v]);
-          }
-        }
-      }
-    }
     for (int t = 0; t < kTokens; ++t) {
-      const Floats even = V::Add(total[t][0], total[t][2]);
-      const Floats odd = V::Add(total[t][1], total[t][3]);
+      const float* x = values + t * k + kElements * line;
+      const Floats a = kIsF32 ? V::Broadcast(*x) : V::BroadcastPair(x);
+      total[part][t][v] = V::MultiplyAdd(w, a, total[part][t][v]);
+    }
+  };
+  int64_t line = 0;
+  for (; line + kLines <= lines; line += kLines, p += kLines * kLineBytes) {
+#pragma GCC unroll 2
+    for (int part = 0; part < kParts; ++part) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kSums; ++v) {
+        const int of_round = kIsF32 ? v : v / 2;
+        multiply(p + of_round * kLineBytes + (kIsF32 ? 0 : v % 2 * kVectorBytes), line + of_round,
+                 part, v);
+      }
+    }
+  }
+  for (int rest = 0; line < lines; ++line, ++rest, p += kLineBytes) {
+    for (int part = 0; part < kParts; ++part) {
+      if constexpr (kIsF32) {
+        multiply(p, line, part, rest);
+      } else {
+        multiply(p, line, part, 0);
+        multiply(p + kVectorBytes, line, part, 1);
+      }
+    }
+  }
+  for (int part = 0; part < kParts; ++part) {
+    for (int t = 0; t < kTokens; ++t) {
+      const Floats* of_token = total[part][t];
+      const Floats even = V::Add(of_token[0], of_token[2]);
+      const Floats odd = V::Add(of_token[1], of_token[3]);
       V::StoreFloats(kIsF32 ? V::Add(even, odd) : V::AddNeighbours(even, odd),
-                     out + t * out_stride + lane);
+                     out + t * out_stride + lane + part * V::kLanes);
     }
+  }
+}
+
+// A single token with all rows at once, in one stream; several with as many as there are registers.
+template <typename V, Plain type, int kTokens>
+void MultiplyPlainGroup(const std::byte* group, int64_t k, const float* values, float* out,
+                        int64_t out_stride) {
+  constexpr int kParts = kTokens == 1 ? kGroupRows / V::kLanes : 1;
+  for (int lane = 0; lane < kGroupRows; lane += kParts * V::kLanes) {
+    MultiplyPlainRows<V, type, kTokens, kParts>(group, lane, k, values, out, out_stride);
   }
 }
 
