@@ -12,6 +12,7 @@
 #include "engine/rates_file.h"
 #include "engine/session.h"
 #include "io/device.h"
+#include "kernels/self_check.h"
 #include "tensor/packed_rows.h"
 
 namespace thaw {
@@ -86,11 +87,13 @@ struct Engine::Opened {
 };
 
 Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions& options) {
-  THAW_ASSIGN(const KernelTable* kernels, SelectKernels(options.kernels));
   THAW_ASSIGN(const Policy* policy, FindPolicy(options.policy));
   THAW_ASSIGN(GgufFile file, GgufFile::Open(path));
   THAW_ASSIGN(ModelDescription description, DescribeModel(file));
   THAW_ASSIGN(EngineOptions filled, FillDefaults(options, description.config));
+  std::vector<ElementType> types;
+  for (const WeightMatrix& matrix : description.matrices) types.push_back(matrix.type);
+  THAW_ASSIGN(const KernelTable* kernels, SelectCheckedKernels(options.kernels, types));
   for (WeightMatrix& matrix : description.matrices) {
     matrix.is_packed =
         kernels->packs_rows && !matrix.row_lookup_only && CanPackRows(matrix.type, matrix.cols);

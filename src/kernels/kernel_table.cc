@@ -88,8 +88,13 @@ constexpr std::array<const KernelTable*, 1> kTables = {&kPortable};
 std::span<const KernelTable* const> AllKernelTables() { return kTables; }
 
 Result<const KernelTable*> SelectKernels(std::string_view name) {
+  return SelectKernels(kTables, name);
+}
+
+Result<const KernelTable*> SelectKernels(std::span<const KernelTable* const> tables,
+                                         std::string_view name) {
   std::vector<std::string_view> available;
-  for (const KernelTable* table : kTables) {
+  for (const KernelTable* table : tables) {
     if (!table->is_available(HostCpu())) continue;
     if (name.empty() || name == table->name) return table;
     available.emplace_back(table->name);

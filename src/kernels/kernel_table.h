@@ -96,5 +96,7 @@ std::span<const KernelTable* const> AllKernelTables();
 // The best table that this CPU runs for "", or the one of that name. kInvalidArgument, with the
 // names that are available, for one that does not exist or that this CPU cannot run.
 Result<const KernelTable*> SelectKernels(std::string_view name);
+Result<const KernelTable*> SelectKernels(std::span<const KernelTable* const> tables,
+                                         std::string_view name);
 
 }  // namespace thaw

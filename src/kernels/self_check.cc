@@ -1,0 +1,274 @@
+#include "kernels/self_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "kernels/dequantize.h"
+#include "kernels/portable/portable.h"
+#include "tensor/finite_rows.h"
+#include "tensor/packed_rows.h"
+
+namespace thaw {
+namespace {
+
+// Two groups of packed rows and a rest; two of the largest blocks; one token, and a few more than
+// any kernel takes at once without changing its way.
+constexpr int64_t kRows = 2 * kPackedGroupRows + 3;
+constexpr int64_t kLength = 512;
+constexpr int64_t kTokens = 13;
+
+// Of what the terms of a sum come to: far above rounding, far below a wrong quant.
+constexpr double kTolerance = 1e-4;
+
+// Numbers that are the same at every start (Numerical Recipes' "quick and dirty" generator).
+class Numbers {
+ public:
+  uint32_t Next() { return state_ = state_ * 1664525 + 1013904223; }
+  float NextFloat() { return static_cast<float>(Next() >> 8) * 0x1p-23f - 1; }  // in [-1, 1)
+  std::vector<float> Floats(int64_t n) {
+    std::vector<float> floats(static_cast<size_t>(n));
+    for (float& f : floats) f = NextFloat();
+    return floats;
+  }
+
+ private:
+  uint32_t state_ = 1;
+};
+
+AlignedBuffer Allocate(int64_t bytes) {
+  auto buffer = AlignedBuffer::Allocate(static_cast<size_t>(bytes), "checking the kernels");
+  THAW_CHECK(buffer);
+  return *std::move(buffer);
+}
+
+// A row of any bytes whose weights are numbers, and where they are plain ones or the scales are
+// bytes, of moderate size.
+void FillRow(ElementType type, Numbers& numbers, std::span<std::byte> row) {
+  const auto block_bytes = static_cast<size_t>(Info(type).block_bytes);
+  const auto sign = std::byte{0x80};
+  do {
+    for (std::byte& byte : row) byte = static_cast<std::byte>(numbers.Next() >> 24);
+    for (size_t at = 0; at < row.size(); at += block_bytes) {
+      std::byte& last = row[at + block_bytes - 1];
+      if (type == ElementType::kF32 || type == ElementType::kBF16)
+        last = (last & sign) | std::byte{0x3f};
+      if (type == ElementType::kF16) last = (last & sign) | std::byte{0x38};
+      if (type == ElementType::kMXFP4) row[at] = (row[at] & std::byte{0x0f}) | std::byte{0x70};
+    }
+  } while (FindRowNotFinite(type, kLength, 1, row.data()));
+}
+
+class Checker {
+ public:
+  explicit Checker(const KernelTable& table) : table_(table) {}
+
+  std::optional<std::string> Run(std::span<const ElementType> types) {
+    CheckVectors();
+    CheckAttention();
+    std::vector<ElementType> done;
+    for (const ElementType type : types) {
+      if (!CanMultiply(type) || std::ranges::find(done, type) != done.end()) continue;
+      done.push_back(type);
+      CheckMatMul(type);
+    }
+    return disagreement_;
+  }
+
+ private:
+  void Expect(const std::string& what, double found, double expected, double largest) {
+    if (disagreement_ || std::abs(found - expected) <= kTolerance * largest) return;
+    disagreement_ = fmt::format("{}: {} instead of {}", what, found, expected);
+  }
+
+  void ExpectAll(const std::string& what, std::span<const float> found,
+                 std::span<const float> expected) {
+    float largest = 0;
+    for (const float e : expected) largest = std::max(largest, std::abs(e));
+    for (size_t i = 0; i < found.size(); ++i) {
+      Expect(what, double{found[i]}, double{expected[i]}, double{largest});
+    }
+  }
+
+  void CheckVectors() {
+    constexpr int64_t kN = 77;  // no multiple of any vector
+    const std::vector<float> a = numbers_.Floats(kN);
+    const std::vector<float> b = numbers_.Floats(kN);
+    std::vector<float> found(kN);
+    std::vector<float> expected(kN);
+    table_.rms_norm(a.data(), b.data(), kN, 1e-5f, found.data());
+    portable::RmsNorm(a.data(), b.data(), kN, 1e-5f, expected.data());
+    ExpectAll("rms_norm", found, expected);
+    table_.silu_multiply(a.data(), b.data(), kN, found.data());
+    portable::SiluMultiply(a.data(), b.data(), kN, expected.data());
+    ExpectAll("silu_multiply", found, expected);
+    table_.add(a.data(), b.data(), kN, found.data());
+    portable::Add(a.data(), b.data(), kN, expected.data());
+    ExpectAll("add", found, expected);
+    for (const RopePairing pairing : {RopePairing::kAdjacent, RopePairing::kHalves}) {
+      found = a;
+      expected = a;
+      table_.rope(found.data(), 2, 38, b.data(), 38, pairing);
+      portable::Rope(expected.data(), 2, 38, b.data(), 38, pairing);
+      ExpectAll("rope", found, expected);
+    }
+  }
+
+  // One tile of tokens that ends within a block of positions.
+  void CheckAttention() {
+    constexpr int64_t kHeadDim = 64;
+    constexpr int64_t kGroup = 3;
+    constexpr int64_t kPositions = 2 * kAttentionBlock + 5;
+    constexpr int64_t kQueries = 4;
+    const std::vector<float> q = numbers_.Floats(kQueries * kGroup * kHeadDim);
+    for (const KvType type : kAllKvTypes) {
+      AlignedBuffer keys = Allocate(KeyBytes(type, kHeadDim, kPositions));
+      AlignedBuffer values = Allocate(kPositions * KvRowBytes(type, kHeadDim));
+      std::ranges::fill(keys.bytes(), std::byte{0});
+      for (int64_t position = 0; position < kPositions; ++position) {
+        const std::vector<float> row = numbers_.Floats(kHeadDim);
+        StoreKey(table_, row.data(), kHeadDim, type, position, keys.data());
+        table_.store_kv(row.data(), kHeadDim, type,
+                        values.data() + position * KvRowBytes(type, kHeadDim));
+      }
+      const auto attend = [&](const KernelTable& table) {
+        std::vector<float> out(q.size());
+        AlignedBuffer scratch = Allocate(AttentionScratchBytes(kGroup, kHeadDim, kHeadDim));
+        Attend(table,
+               {.q = q.data(),
+                .q_stride = kGroup * kHeadDim,
+                .n_tokens = kQueries,
+                .first_position = kPositions - kQueries,
+                .group = kGroup,
+                .head_dim = kHeadDim,
+                .v_head_dim = kHeadDim,
+                .kv_type = type,
+                .k = keys.data(),
+                .v = values.data(),
+                .scale = 1,
+                .out = out.data(),
+                .out_stride = kGroup * kHeadDim},
+               scratch.data());
+        return out;
+      };
+      ExpectAll(fmt::format("attention over {}", KvTypeName(type)), attend(table_),
+                attend(*AllKernelTables().back()));
+    }
+  }
+
+  void CheckMatMul(ElementType type) {
+    const ElementTypeInfo& info = Info(type);
+    const auto row_bytes = static_cast<size_t>(RowBytes(type, kLength));
+    AlignedBuffer rows = Allocate(kRows * static_cast<int64_t>(row_bytes));
+    for (size_t row = 0; row < kRows; ++row) {
+      FillRow(type, numbers_, rows.bytes().subspan(row * row_bytes, row_bytes));
+    }
+    std::vector<float> weights(kRows * kLength);
+    THAW_CHECK(Dequantize(type, rows.bytes(), weights));
+    std::vector<float> values = numbers_.Floats(kTokens * kLength);
+    for (size_t i = 5; i < values.size(); i += 331) values[i] *= 40;  // outliers
+
+    AlignedBuffer quantized = Allocate(ActivationBytes(kTokens, kLength));
+    const Activations all = ViewActivations(values.data(), kTokens, kLength, quantized.data());
+    table_.quantize_activations(all, 0, kTokens);
+    AlignedBuffer reference = Allocate(ActivationBytes(kTokens, kLength));
+    const Activations expected = ViewActivations(values.data(), kTokens, kLength, reference.data());
+    portable::QuantizeActivations(expected, 0, kTokens);
+    const std::vector<double> seen = SeenBy(info, expected);
+
+    Compare(fmt::format("matmul of {}", info.name), {type, rows.data(), kRows, kLength}, all,
+            weights, seen);
+    if (!table_.packs_rows || !CanPackRows(type, kLength)) return;
+    AlignedBuffer scratch = Allocate(PackScratchBytes(type, kLength));
+    PackRows(type, kLength, kRows, rows.data(), rows.data(), scratch.data());
+    const WeightRows packed{type, rows.data(), kRows, kLength, /*is_packed=*/true};
+    Compare(fmt::format("matmul of {}, packed", info.name), packed, all, weights, seen);
+    AlignedBuffer memory = Allocate(ActivationBytes(1, kLength));
+    const Activations first = ViewActivations(values.data(), 1, kLength, memory.data());
+    table_.quantize_activations(first, 0, 1);
+    Compare(fmt::format("matmul of {}, packed, one token", info.name), packed, first, weights,
+            seen);
+  }
+
+  // The numbers that weights of a type are multiplied with.
+  static std::vector<double> SeenBy(const ElementTypeInfo& info, const Activations& a) {
+    std::vector<double> seen(static_cast<size_t>(a.n_tokens * a.k));
+    for (int64_t i = 0; i < a.n_tokens * a.k; ++i) {
+      seen[static_cast<size_t>(i)] = info.is_quantized
+                                         ? double{a.scales[i / kActivationBlock]} * a.quants[i]
+                                         : double{a.values[i]};
+    }
+    if (!info.is_quantized) return seen;
+    for (int64_t token = 0; token < a.n_tokens; ++token) {
+      for (int32_t i = 0; i < a.outlier_counts[token]; ++i) {
+        const Outlier& outlier = a.outliers[token * MaxOutliers(a.k) + i];
+        seen[static_cast<size_t>(token * a.k + outlier.index)] = double{outlier.value};
+      }
+    }
+    return seen;
+  }
+
+  void Compare(const std::string& what, const WeightRows& rows, const Activations& activations,
+               std::span<const float> weights, std::span<const double> seen) {
+    std::vector<float> out(static_cast<size_t>(activations.n_tokens * kRows));
+    AlignedBuffer scratch = Allocate(MatMulScratchBytes(kLength));
+    table_.matmul(rows, 0, kRows, activations, out.data(), kRows, scratch.data());
+    for (size_t at = 0; at < out.size(); ++at) {
+      const std::span row = weights.subspan(at % kRows * kLength, kLength);
+      const std::span token = seen.subspan(at / kRows * kLength, kLength);
+      double expected = 0;
+      double magnitude = 0;
+      for (size_t i = 0; i < row.size(); ++i) {
+        const double product = double{row[i]} * token[i];
+        expected += product;
+        magnitude += std::abs(product);
+      }
+      Expect(what, double{out[at]}, expected, magnitude);
+    }
+  }
+
+  const KernelTable& table_;
+  Numbers numbers_;
+  std::optional<std::string> disagreement_;  // the first
+};
+
+}  // namespace
+
+std::optional<std::string> FindDisagreement(const KernelTable& table,
+                                            std::span<const ElementType> types) {
+  return Checker(table).Run(types);
+}
+
+Result<const KernelTable*> SelectCheckedKernels(std::string_view name,
+                                                std::span<const ElementType> types) {
+  return SelectCheckedKernels(AllKernelTables(), name, types);
+}
+
+Result<const KernelTable*> SelectCheckedKernels(std::span<const KernelTable* const> tables,
+                                                std::string_view name,
+                                                std::span<const ElementType> types) {
+  THAW_ASSIGN(const KernelTable* wanted, SelectKernels(tables, name));
+  if (!name.empty()) {
+    const auto disagreement = FindDisagreement(*wanted, types);
+    if (!disagreement) return wanted;
+    return Fail(ErrorCode::kUnsupported,
+                "kernels \"{}\" compute something wrong on this machine: {}", name, *disagreement);
+  }
+  for (const KernelTable* table : tables) {
+    if (!table->is_available(HostCpu())) continue;
+    const auto disagreement = FindDisagreement(*table, types);
+    if (!disagreement) return table;
+    LogWarning("the kernels \"{}\" compute something wrong on this machine, others are taken: {}",
+               table->name, *disagreement);
+  }
+  return Fail(ErrorCode::kUnsupported, "no kernels compute what they should on this machine");
+}
+
+}  // namespace thaw
