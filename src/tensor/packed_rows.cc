@@ -252,12 +252,6 @@ bool IsPlainNumber(ElementType type) {
 
 }  // namespace
 
-int64_t PackedUnitBlocks(ElementType type) {
-  const Format* format = FindFormat(type);
-  THAW_CHECK(format != nullptr);
-  return format->unit_blocks;
-}
-
 bool CanPackRows(ElementType type, int64_t k) {
   if (IsPlainNumber(type)) return RowBytes(type, k) % 4 == 0;
   return FindFormat(type) != nullptr;

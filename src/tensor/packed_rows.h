@@ -5,6 +5,16 @@
 // a packed group takes exactly the bytes that its rows took, and every row can be had back. Rows
 // that do not fill a group, fewer than 16 at the end, stay as in the file, behind the groups.
 //
+// Everything is pure and allocates nothing. Costs: about the bytes of a memory copy.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/element_type.h"
+
+namespace thaw {
+
 // A group is cut along the row into units of `unit_blocks` blocks (the last may hold fewer). For
 // each field of a block the sixteen rows' elements stand next to each other, row 0 first:
 //
@@ -31,21 +41,7 @@
 //   Q5_K          1     d, dmin        scales:4, qh:4, qs:4
 //   Q6_K          2     d              scales:4, first half of qh:4, of ql:4, second half of both
 //   IQ4_XS        1     d, scales_h    scales_l:4, qs:4
-//
-// Everything is pure and allocates nothing. Costs: about the bytes of a memory copy.
-#pragma once
-
-#include <cstddef>
-#include <cstdint>
-
-#include "tensor/element_type.h"
-
-namespace thaw {
-
 inline constexpr int64_t kPackedGroupRows = 16;
-
-// Blocks of a unit of a quantized type that can be packed.
-int64_t PackedUnitBlocks(ElementType type);
 
 // Whether rows of k elements (whole blocks) have a packed form: those of the types above, F32, and
 // F16 and BF16 of even length.
