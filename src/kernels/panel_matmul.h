@@ -1,10 +1,12 @@
-// Matrix multiplication through panels: a few weight rows are unpacked to int8 with a scale (and,
-// for some types, an offset) for each 16 weights, and the panel is multiplied with all tokens.
+// What KernelTable::matmul is made of: whole groups of packed rows go to the products of
+// kernels/packed_products.h, all other rows through small panels, as follows.
 //
-// One driver and one panel format serve every quantized type. The panel lies in the caller's
-// scratch, small enough for a near cache; a float copy of the weights never exists. Float rows are
-// multiplied as they lie, converted in registers. What differs between instruction sets is the
-// three functions of PanelKernels. Everything is pure; see kernel_table.h for row invariance.
+// A few weight rows are unpacked to int8 with a scale (and, for some types, an offset) for each 16
+// weights, and the panel is multiplied with all tokens. One driver and one panel format serve every
+// quantized type. The panel lies in the caller's scratch, small enough for a near cache; a float
+// copy of the weights never exists. Float rows are multiplied as they lie, converted in registers.
+// What differs between instruction sets is the functions of PanelKernels. Everything is pure; see
+// kernel_table.h for row invariance.
 //
 // The struct fields are plain so that code compiled for a larger instruction set can read them
 // without instantiating anything (see x86/avx2.h).
