@@ -38,7 +38,10 @@ Result<TileMap> BlankCopy(const TileMap& original) {
     std::shared_ptr<const File>& blank = blanks[matrix.file.get()];
     if (blank == nullptr) blank = std::make_shared<BlankFile>(*matrix.file);
     matrix.file = blank;
-    matrix.is_packed = false;  // no bytes matter here
+    // As bytes, which nobody looks into: their memory stays untouched.
+    matrix.cols = matrix.row_bytes();
+    matrix.type = ElementType::kI8;
+    matrix.is_packed = false;
   }
   return TileMap::Create(std::move(matrices));
 }
