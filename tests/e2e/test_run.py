@@ -39,9 +39,9 @@ def test_a_system_message_stands_in_front(thaw, model, tmp_path):
     messages = tmp_path / "messages.json"
     messages.write_text(json.dumps([{"role": "system", "content": "You are a pirate."},
                                     {"role": "user", "content": FRUITS}]))
-    with_option = greedy(thaw, model, "-n", "8", "-p", FRUITS, "--system", "You are a pirate.")
-    assert with_option == greedy(thaw, model, "-n", "8", "--messages", messages)
-    assert with_option != greedy(thaw, model, "-n", "8", "-p", FRUITS)
+    with_option = greedy(thaw, model, "-n", "24", "-p", FRUITS, "--system", "You are a pirate.")
+    assert with_option == greedy(thaw, model, "-n", "24", "--messages", messages)
+    assert with_option != greedy(thaw, model, "-n", "24", "-p", FRUITS)
 
 
 def test_raw_text_is_continued_without_the_template(thaw, model, tmp_path):
