@@ -22,6 +22,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/codebooks.h"
+
 namespace thaw {
 namespace {
 
@@ -125,53 +127,43 @@ struct SmallOffsetFormat : SmallFormat {
   }
 };
 
-struct FormatQ4_0 : SmallFormat {
+// The numbers of Q4_0 and Q4_1, and of Q5_0 and Q5_1, which differ in their terms.
+template <typename Base>
+struct FourBitFormat : Base {
   static constexpr int kBodyBytes = 16;
   static constexpr int kBits = 4;
+
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
+                                                        typename V::Ints* w) {
+    LoadNibbles<V>(at, 0, w);
+  }
+};
+
+template <typename Base>
+struct FiveBitFormat : Base {
+  static constexpr int kBodyBytes = 20;
+  static constexpr int kBits = 5;
+
+  template <typename V, int phase>
+  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
+                                                        typename V::Ints* w) {
+    LoadNibbles<V>(at, 1, w);
+    AddHighBits<V>(V::Load(at.Line(0)), w);
+  }
+};
+
+struct FormatQ4_0 : FourBitFormat<SmallFormat> {
   static constexpr int kZero = 8;
-
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
-                                                        typename V::Ints* w) {
-    LoadNibbles<V>(at, 0, w);
-  }
 };
 
-struct FormatQ4_1 : SmallOffsetFormat {
-  static constexpr int kBodyBytes = 16;
-  static constexpr int kBits = 4;
+struct FormatQ4_1 : FourBitFormat<SmallOffsetFormat> {};
 
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
-                                                        typename V::Ints* w) {
-    LoadNibbles<V>(at, 0, w);
-  }
-};
-
-struct FormatQ5_0 : SmallFormat {
-  static constexpr int kBodyBytes = 20;
-  static constexpr int kBits = 5;
+struct FormatQ5_0 : FiveBitFormat<SmallFormat> {
   static constexpr int kZero = 16;
-
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
-                                                        typename V::Ints* w) {
-    LoadNibbles<V>(at, 1, w);
-    AddHighBits<V>(V::Load(at.Line(0)), w);
-  }
 };
 
-struct FormatQ5_1 : SmallOffsetFormat {
-  static constexpr int kBodyBytes = 20;
-  static constexpr int kBits = 5;
-
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
-                                                        typename V::Ints* w) {
-    LoadNibbles<V>(at, 1, w);
-    AddHighBits<V>(V::Load(at.Line(0)), w);
-  }
-};
+struct FormatQ5_1 : FiveBitFormat<SmallOffsetFormat> {};
 
 struct FormatQ8_0 : SmallFormat {
   static constexpr int kBodyBytes = 32;
@@ -186,14 +178,10 @@ struct FormatQ8_0 : SmallFormat {
   }
 };
 
-// kIQ4Values of kernels/codebooks.h, which a test compares it with.
-alignas(16) constexpr int8_t kPackedIQ4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                                     1,    13,   25,  38,  53,  69,  89,  113};
-
 template <typename V>
 [[gnu::always_inline]] inline void LookUpIQ4(typename V::Ints* w) {
 #pragma GCC unroll 8
-  for (int j = 0; j < 8; ++j) w[j] = FromSignedBytes<V>(V::LookUp(kPackedIQ4Values, w[j]));
+  for (int j = 0; j < 8; ++j) w[j] = FromSignedBytes<V>(V::LookUp(&kIQ4Values, w[j]));
 }
 
 struct FormatIQ4_NL : SmallFormat {
@@ -216,7 +204,7 @@ alignas(16) constexpr int8_t kPackedE2M1Values[16] = {16, 17, 18, 19, 20, 22, 24
 template <typename V>
 [[gnu::always_inline]] inline void LookUpE2M1(typename V::Ints* w) {
 #pragma GCC unroll 8
-  for (int j = 0; j < 8; ++j) w[j] = V::LookUp(kPackedE2M1Values, w[j]);
+  for (int j = 0; j < 8; ++j) w[j] = V::LookUp(&kPackedE2M1Values, w[j]);
 }
 
 struct FormatMXFP4 {

@@ -118,6 +118,19 @@ template <typename V, int kGroup, bool kHasOffsets>
   return total;
 }
 
+// Byte `index` of every word, a number of the stated kind, as floats: brought to the upper end of
+// its word, it comes down with or without its sign.
+template <typename V, int kBits>
+[[gnu::always_inline]] inline typename V::Floats NumbersAt(typename V::Ints words, int64_t index,
+                                                           int zero) {
+  const typename V::Ints top = V::ShiftLeft(words, static_cast<int>(24 - 8 * index));
+  if constexpr (kBits == 8 && V::kSignedBytes) {
+    return V::ToFloats(V::template ShiftRightSigned<24>(top));
+  } else {
+    return V::ToFloats(V::Subtract(V::template ShiftRight<24>(top), V::Broadcast(zero)));
+  }
+}
+
 // ------------------------------------------------------------------------------------ directly
 
 template <typename F>
@@ -203,16 +216,9 @@ template <typename V, typename F>
       break;
   }
   const int64_t group = index / F::kGroup;
-  const Ints four = w[index % kStep / 4];
-  // The byte of the element, at the upper end of its word, comes down with or without its sign.
-  const Ints top = V::ShiftLeft(four, static_cast<int>(24 - 8 * (index % 4)));
-  Ints number;
-  if constexpr (F::kBits == 8 && V::kSignedBytes) {
-    number = V::template ShiftRightSigned<24>(top);
-  } else {
-    number = V::Subtract(V::template ShiftRight<24>(top), V::Broadcast(kZeroOf<V, F>));
-  }
-  typename V::Floats weights = V::Multiply(terms.scale[group], V::ToFloats(number));
+  const typename V::Floats numbers =
+      NumbersAt<V, F::kBits>(w[index % kStep / 4], index % 4, kZeroOf<V, F>);
+  typename V::Floats weights = V::Multiply(terms.scale[group], numbers);
   if constexpr (F::kHasOffsets) weights = V::Add(weights, terms.offset[group]);
   return weights;
 }
@@ -418,23 +424,16 @@ struct PanelSegment {
 template <typename V, typename Kind, int kVectors>
 [[gnu::always_inline]] inline void AddPanelOutlier(const PanelSegment& segment, int64_t row,
                                                    const Outlier& outlier, float* out) {
-  using Ints = typename V::Ints;
   const int64_t index = outlier.index - segment.begin;
   const std::byte* line = segment.panel.lines + index / 4 * kPanelLineBytes;
   const int64_t group = index / Kind::kGroup * kPanelRows;
-  const auto shift = static_cast<int>(24 - 8 * (index % 4));
 #pragma GCC unroll 2
   for (int r = 0; r < kVectors; ++r) {
     const int64_t at = row + r * V::kLanes;
-    const Ints top = V::ShiftLeft(V::Load(line + 4 * at), shift);
-    Ints number;
-    if constexpr (Kind::kBits == 8 && V::kSignedBytes) {
-      number = V::template ShiftRightSigned<24>(top);
-    } else {
-      number = V::Subtract(V::template ShiftRight<24>(top), V::Broadcast(segment.zero));
-    }
+    const typename V::Floats numbers =
+        NumbersAt<V, Kind::kBits>(V::Load(line + 4 * at), index % 4, segment.zero);
     typename V::Floats weights =
-        V::Multiply(V::LoadFloats(segment.panel.scales + group + at), V::ToFloats(number));
+        V::Multiply(V::LoadFloats(segment.panel.scales + group + at), numbers);
     if constexpr (Kind::kHasOffsets) {
       weights = V::Add(weights, V::LoadFloats(segment.panel.offsets + group + at));
     }
@@ -550,8 +549,7 @@ void MultiplySegment(const PanelSegment& segment, int64_t n_rows, const Activati
   }
 }
 
-// ------------------------------------------------------------------------------------ plain
-// numbers
+// ---------------------------------------------------------------------------- plain numbers
 
 enum class Plain { kF32, kF16, kBF16 };
 

@@ -149,9 +149,8 @@ class WeightCache {
 
   // A visit: a handle to tile `tile`, read first where it is absent. The error of a failed read, or
   // kCorrupt of weights that are infinite or NaN, names file, tensor and offset; a later call tries
-  // again. Waits while handles hold all slots,
-  // so a thread that holds one while the capacity or the plan changes, which may leave no other
-  // memory until then, lets it go before it pins more.
+  // again. Waits while handles hold all slots, so a thread that holds one while the capacity or the
+  // plan changes, which may leave no other memory until then, lets it go before it pins more.
   Result<PinnedTile> Pin(int32_t tile);
 
   // A handle if the tile is resident; reads nothing, counts nothing.

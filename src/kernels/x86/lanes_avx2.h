@@ -79,9 +79,9 @@ struct Lanes8 {
   THAW_INLINE Ints ZeroWhereEqual(Ints x, Ints y) {
     return _mm256_andnot_si256(_mm256_cmpeq_epi32(x, y), x);
   }
-  // table[x] for bytes x below 16.
-  THAW_INLINE Ints LookUp(const int8_t* table, Ints x) {
-    const __m128i entries = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  // Entry x, for bytes x below 16, of the 16 bytes at `table`.
+  THAW_INLINE Ints LookUp(const void* table, Ints x) {
+    const __m128i entries = _mm_loadu_si128(static_cast<const __m128i*>(table));
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(entries), x);
   }
 

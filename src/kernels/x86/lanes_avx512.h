@@ -75,9 +75,9 @@ struct Lanes16 {
   THAW_INLINE Ints ZeroWhereEqual(Ints x, Ints y) {
     return _mm512_maskz_mov_epi32(_mm512_cmpneq_epi32_mask(x, y), x);
   }
-  // table[x] for bytes x below 16.
-  THAW_INLINE Ints LookUp(const int8_t* table, Ints x) {
-    const __m128i entries = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  // Entry x, for bytes x below 16, of the 16 bytes at `table`.
+  THAW_INLINE Ints LookUp(const void* table, Ints x) {
+    const __m128i entries = _mm_loadu_si128(static_cast<const __m128i*>(table));
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(entries), x);
   }
 
