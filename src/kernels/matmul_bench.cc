@@ -39,6 +39,15 @@ AlignedBuffer Allocate(int64_t bytes) {
 // but normal. Denormal or infinite scales would time something else.
 constexpr std::byte kAnyByte{0x21};
 
+// As many of them outliers as a real model has, 0.7 %.
+std::vector<float> SomeActivations(int64_t n) {
+  std::vector<float> values(static_cast<size_t>(n));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = i % 149 == 5 ? 50.0f : static_cast<float>(i % 17) - 8.0f;
+  }
+  return values;
+}
+
 void MatMul(benchmark::State& state, const KernelTable* table, ElementType type, int64_t k,
             int64_t n_tokens) {
   if (!table->is_available(HostCpu())) {
@@ -48,8 +57,7 @@ void MatMul(benchmark::State& state, const KernelTable* table, ElementType type,
   const int64_t n_rows = kMatrixBytes / RowBytes(type, k) / kRowsPerCall * kRowsPerCall;
   AlignedBuffer matrix = Allocate(n_rows * RowBytes(type, k));
   for (std::byte& byte : matrix.bytes()) byte = kAnyByte;
-  std::vector<float> values(static_cast<size_t>(n_tokens * k));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 17) - 8.0f;
+  const std::vector<float> values = SomeActivations(n_tokens * k);
   AlignedBuffer quantized = Allocate(ActivationBytes(n_tokens, k));
   AlignedBuffer scratch = Allocate(MatMulScratchBytes(k));
   std::vector<float> out(static_cast<size_t>(n_tokens * n_rows));
@@ -97,8 +105,7 @@ void Quantize(benchmark::State& state, const KernelTable* table) {
     return;
   }
   constexpr int64_t kLength = 4096;
-  std::vector<float> values(kLength);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 17) - 8.0f;
+  const std::vector<float> values = SomeActivations(kLength);
   AlignedBuffer quantized = Allocate(ActivationBytes(1, kLength));
   const Activations activations = ViewActivations(values.data(), 1, kLength, quantized.data());
   for ([[maybe_unused]] auto _ : state) {

@@ -118,17 +118,13 @@ template <typename V, int kGroup, bool kHasOffsets>
   return total;
 }
 
-// Byte `index` of every word, a number of the stated kind, as floats: brought to the upper end of
-// its word, it comes down with or without its sign.
+// Byte `index` of every word, a number of kBits bits that is too large by -minus_zero, as floats:
+// the product of the four bytes with three zeros and a one.
 template <typename V, int kBits>
 [[gnu::always_inline]] inline typename V::Floats NumbersAt(typename V::Ints words, int64_t index,
-                                                           int zero) {
-  const typename V::Ints top = V::ShiftLeft(words, static_cast<int>(24 - 8 * index));
-  if constexpr (kBits == 8 && V::kSignedBytes) {
-    return V::ToFloats(V::template ShiftRightSigned<24>(top));
-  } else {
-    return V::ToFloats(V::Subtract(V::template ShiftRight<24>(top), V::Broadcast(zero)));
-  }
+                                                           typename V::Ints minus_zero) {
+  static constexpr int8_t kOneAt[4][4] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}};
+  return V::ToFloats(V::template Dot<kBits, 1>(&words, kOneAt[index], minus_zero));
 }
 
 // ------------------------------------------------------------------------------------ directly
@@ -217,7 +213,7 @@ template <typename V, typename F>
   }
   const int64_t group = index / F::kGroup;
   const typename V::Floats numbers =
-      NumbersAt<V, F::kBits>(w[index % kStep / 4], index % 4, kZeroOf<V, F>);
+      NumbersAt<V, F::kBits>(w[index % kStep / 4], index % 4, V::Broadcast(-kZeroOf<V, F>));
   typename V::Floats weights = V::Multiply(terms.scale[group], numbers);
   if constexpr (F::kHasOffsets) weights = V::Add(weights, terms.offset[group]);
   return weights;
@@ -420,26 +416,37 @@ struct PanelSegment {
   int zero;  // what the panel's numbers are too large by
 };
 
-// Adds what one outlier contributes to the sums of its token in `out`.
+// Adds what the outliers of a segment contribute to a token's sums in `out`.
 template <typename V, typename Kind, int kVectors>
-[[gnu::always_inline]] inline void AddPanelOutlier(const PanelSegment& segment, int64_t row,
-                                                   const Outlier& outlier, float* out) {
-  const int64_t index = outlier.index - segment.begin;
-  const std::byte* line = segment.panel.lines + index / 4 * kPanelLineBytes;
-  const int64_t group = index / Kind::kGroup * kPanelRows;
+[[gnu::always_inline]] inline void AddPanelOutliers(const PanelSegment& segment, int64_t row,
+                                                    const Outlier* outlier, const Outlier* end,
+                                                    float* out) {
+  using Floats = typename V::Floats;
+  while (outlier != end && outlier->index < segment.begin) ++outlier;
+  if (outlier == end || outlier->index >= segment.end) return;
+  Floats total[kVectors];
 #pragma GCC unroll 2
-  for (int r = 0; r < kVectors; ++r) {
-    const int64_t at = row + r * V::kLanes;
-    const typename V::Floats numbers =
-        NumbersAt<V, Kind::kBits>(V::Load(line + 4 * at), index % 4, segment.zero);
-    typename V::Floats weights =
-        V::Multiply(V::LoadFloats(segment.panel.scales + group + at), numbers);
-    if constexpr (Kind::kHasOffsets) {
-      weights = V::Add(weights, V::LoadFloats(segment.panel.offsets + group + at));
+  for (int r = 0; r < kVectors; ++r) total[r] = V::LoadFloats(out + row + r * V::kLanes);
+  const typename V::Ints minus_zero = V::Broadcast(-segment.zero);
+  do {
+    const int64_t index = outlier->index - segment.begin;
+    const std::byte* line = segment.panel.lines + index / 4 * kPanelLineBytes;
+    const int64_t group = index / Kind::kGroup * kPanelRows;
+    const Floats value = V::Broadcast(outlier->value);
+#pragma GCC unroll 2
+    for (int r = 0; r < kVectors; ++r) {
+      const int64_t at = row + r * V::kLanes;
+      const Floats numbers =
+          NumbersAt<V, Kind::kBits>(V::Load(line + 4 * at), index % 4, minus_zero);
+      Floats weights = V::Multiply(V::LoadFloats(segment.panel.scales + group + at), numbers);
+      if constexpr (Kind::kHasOffsets) {
+        weights = V::Add(weights, V::LoadFloats(segment.panel.offsets + group + at));
+      }
+      total[r] = V::MultiplyAdd(weights, value, total[r]);
     }
-    const typename V::Floats total = V::LoadFloats(out + at);
-    V::StoreFloats(V::MultiplyAdd(weights, V::Broadcast(outlier.value), total), out + at);
-  }
+  } while (++outlier != end && outlier->index < segment.end);
+#pragma GCC unroll 2
+  for (int r = 0; r < kVectors; ++r) V::StoreFloats(total[r], out + row + r * V::kLanes);
 }
 
 // Rows [row, row + kVectors * lanes) of a panel times a tile of tokens; the sums go on from those
@@ -519,11 +526,8 @@ template <typename V, typename Kind, int kVectors, int kTokens>
   }
   for (int t = skip; t < kTokens; ++t) {
     const Outlier* outliers = rows.outliers + t * TokenRows::OutlierStride(rows.k);
-    const int32_t count = rows.outlier_counts[t];
-    for (int32_t i = 0; i < count && outliers[i].index < segment.end; ++i) {
-      if (outliers[i].index < segment.begin) continue;
-      AddPanelOutlier<V, Kind, kVectors>(segment, row, outliers[i], out + t * out_stride);
-    }
+    AddPanelOutliers<V, Kind, kVectors>(segment, row, outliers, outliers + rows.outlier_counts[t],
+                                        out + t * out_stride);
   }
 }
 
