@@ -24,6 +24,9 @@ constexpr int64_t kItemsPerThread = 4;
 constexpr int64_t kManyTokens = 32;
 constexpr int64_t kItemsOfMany = 16;
 
+// Rows of gate and up whose activation waits for the last of them: a cache line of floats.
+constexpr int64_t kActivatedRows = 16;
+
 using Clock = std::chrono::steady_clock;
 
 // Adds the time from its making to its end to a sum.
@@ -84,7 +87,8 @@ Model::Model(ModelDescription description, RopeAngles angles, WeightCache& weigh
       kernels_(kernels),
       pool_(pool),
       options_(options),
-      visits_(MostTilesAtOnce(weights_, weights.map())) {}
+      visits_(MostTilesAtOnce(weights_, weights.map())),
+      rows_done_(static_cast<size_t>((config_.d_ff + kActivatedRows - 1) / kActivatedRows)) {}
 
 void Model::ForEachToken(int64_t n_tokens, FunctionRef<void(int64_t)> body) {
   pool_.ParallelFor(n_tokens, 1, [&](int64_t begin, int64_t end, int) {
@@ -290,20 +294,51 @@ Result<void> Model::RunFeedForward(const LayerWeights& layer, int64_t n_tokens) 
     kernels_.quantize_activations(normed, i, i + 1);
   });
   const Product gate_up[] = {{&layer.gate, work_.gate}, {&layer.up, work_.up}};
-  THAW_TRY(Multiply(gate_up, normed));
+  for (std::atomic<int32_t>& rows : rows_done_) rows.store(0, std::memory_order_relaxed);
+  THAW_TRY(Multiply(gate_up, normed, [&](int64_t begin, int64_t end) {
+    ActivateDone(layer, n_tokens, begin, end);
+  }));
   const Activations hidden = ViewActivations(work_.gate, n_tokens, c.d_ff, work_.quantized);
-  ForEachToken(n_tokens, [&](int64_t i) {
-    float* gate = work_.gate + i * c.d_ff;
-    float* up = work_.up + i * c.d_ff;
-    if (!layer.gate.bias.empty()) kernels_.add(gate, layer.gate.bias.data(), c.d_ff, gate);
-    if (!layer.up.bias.empty()) kernels_.add(up, layer.up.bias.data(), c.d_ff, up);
-    kernels_.silu_multiply(gate, up, c.d_ff, gate);
-    kernels_.quantize_activations(hidden, i, i + 1);
-  });
+  ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(hidden, i, i + 1); });
   const Product down[] = {{&layer.down, work_.projected}};
   THAW_TRY(Multiply(down, hidden));
   ForEachToken(n_tokens, [&](int64_t i) { add_projection(layer.down, i); });
   return {};
+}
+
+void Model::ActivateDone(const LayerWeights& layer, int64_t n_tokens, int64_t begin, int64_t end) {
+  const int64_t d_ff = config_.d_ff;
+  const auto activate_blocks = [&](int64_t first, int64_t last) {
+    if (first == last) return;
+    Activate(layer, n_tokens, first * kActivatedRows, std::min(last * kActivatedRows, d_ff));
+  };
+  const int64_t block_end = (end + kActivatedRows - 1) / kActivatedRows;
+  int64_t whole = begin / kActivatedRows;  // blocks [whole, block) are there
+  for (int64_t block = whole; block < block_end; ++block) {
+    const int64_t first = block * kActivatedRows;
+    const int64_t last = std::min(first + kActivatedRows, d_ff);
+    const auto new_rows = static_cast<int32_t>(std::min(last, end) - std::max(first, begin));
+    std::atomic<int32_t>& done = rows_done_[static_cast<size_t>(block)];
+    if (done.fetch_add(new_rows, std::memory_order_acq_rel) + new_rows == 2 * (last - first)) {
+      continue;
+    }
+    activate_blocks(whole, block);
+    whole = block + 1;
+  }
+  activate_blocks(whole, block_end);
+}
+
+void Model::Activate(const LayerWeights& layer, int64_t n_tokens, int64_t begin, int64_t end) {
+  const auto add_bias = [&](const LinearWeights& weights, float* y) {
+    if (!weights.bias.empty()) kernels_.add(y, weights.bias.data() + begin, end - begin, y);
+  };
+  for (int64_t i = 0; i < n_tokens; ++i) {
+    float* gate = work_.gate + i * config_.d_ff + begin;
+    float* up = work_.up + i * config_.d_ff + begin;
+    add_bias(layer.gate, gate);
+    add_bias(layer.up, up);
+    kernels_.silu_multiply(gate, up, end - begin, gate);
+  }
 }
 
 Result<void> Model::ComputeLogits(std::span<const BatchToken> batch, std::span<float> logits) {
@@ -371,6 +406,11 @@ void Model::PlanTile(const Product& product, int32_t tile, int64_t rows_per_item
 }
 
 Result<void> Model::Multiply(std::span<const Product> products, const Activations& activations) {
+  return Multiply(products, activations, [](int64_t, int64_t) {});
+}
+
+Result<void> Model::Multiply(std::span<const Product> products, const Activations& activations,
+                             FunctionRef<void(int64_t begin, int64_t end)> done) {
   const Stopwatch matmul(times_.matmul);
   PlanWork(products, activations.n_tokens);
   std::mutex outcome_mutex;
@@ -394,6 +434,7 @@ Result<void> Model::Multiply(std::span<const Product> products, const Activation
               rows, item.row_begin, item.row_end, activations, item.product->out + tile.row_begin,
               item.product->weights->rows,
               work_.matmul_scratch + static_cast<size_t>(worker) * work_.matmul_scratch_stride);
+          done(tile.row_begin + item.row_begin, tile.row_begin + item.row_end);
         }
         item.visit->Leave();
       });

@@ -94,6 +94,10 @@ class Model {
   Result<void> RunLayer(int64_t index, std::span<const BatchToken> batch);
   Result<void> RunAttention(int64_t index, std::span<const BatchToken> batch);
   Result<void> RunFeedForward(const LayerWeights& layer, int64_t n_tokens);
+  // Takes note that gate or up has got rows [begin, end), and activates those that both have.
+  void ActivateDone(const LayerWeights& layer, int64_t n_tokens, int64_t begin, int64_t end);
+  // Biases and activation of rows [begin, end), from work_.gate and work_.up to work_.gate.
+  void Activate(const LayerWeights& layer, int64_t n_tokens, int64_t begin, int64_t end);
   // Bias, q/k norm and rope of one token; its key and value go to its KV cache.
   void PrepareHeads(const LayerWeights& layer, int64_t index, const BatchToken& token, int64_t i);
 
@@ -113,6 +117,9 @@ class Model {
 
   // The products of the activations [n_tokens, k], whose quantized copy is ready, without biases.
   Result<void> Multiply(std::span<const Product> products, const Activations& activations);
+  // The same; calls done(begin, end), on any thread, for each run of rows that one of them has got.
+  Result<void> Multiply(std::span<const Product> products, const Activations& activations,
+                        FunctionRef<void(int64_t begin, int64_t end)> done);
   // Splits products into work_items_: tiles that are in memory first, so that the others have
   // time to come.
   void PlanWork(std::span<const Product> products, int64_t n_tokens);
@@ -133,6 +140,7 @@ class Model {
   std::vector<std::pair<const Product*, int32_t>> streamed_;  // tiles without a place
   std::vector<SharedPin> visits_;  // of its tiles; as many as the largest product has
   size_t visit_count_ = 0;
+  std::vector<std::atomic<int32_t>> rows_done_;  // of gate and up, in each block of kActivatedRows
   PassTimes times_;
 };
 
