@@ -11,7 +11,7 @@
 //   kHasOffsets         weight = scale * number + offset
 //   kPrefetches         whether memory is asked for ahead of its use: blocks that are read in more
 //                       than one run of lines lose the hardware's own prefetching
-//   LoadTerms           a block's scales and offsets
+//   TermOf              scale and offset of one group of a block
 //   LoadWeights         eight lines of four elements of every row: the weights of one step
 //
 // What is computed for a row are the numbers of kernels/unpack.h, in the same order of operations.
@@ -29,11 +29,12 @@ namespace {
 
 inline constexpr int64_t kLineBytes = 64;  // four bytes of each of 16 rows
 
-// Scales and offsets of the groups of a block, for the rows of one vector.
-template <typename V, int kGroups>
-struct Terms {
-  typename V::Floats scale[kGroups];
-  typename V::Floats offset[kGroups];
+// Scale and offset of a group, for the rows of one vector. Formats make them one by one (TermOf),
+// so that all of a block can be had, by an unrolled loop, or a single one.
+template <typename V>
+struct Term {
+  typename V::Floats scale;
+  typename V::Floats offset;
 };
 
 // Where a block lies: the first element of each lead field, and the body, for row 0 of a vector's
@@ -57,9 +58,10 @@ template <typename V>
 }
 
 // (x >> shift) & mask in every word, as floats.
-template <typename V, int shift>
-[[gnu::always_inline]] inline typename V::Floats FieldAsFloats(typename V::Ints x, int mask) {
-  return V::ToFloats(V::And(V::template ShiftRight<shift>(x), V::Broadcast(mask)));
+template <typename V>
+[[gnu::always_inline]] inline typename V::Floats FieldAsFloats(typename V::Ints x, int shift,
+                                                               int mask) {
+  return V::ToFloats(V::And(V::ShiftRight(x, shift), V::Broadcast(mask)));
 }
 
 // Numbers of 8 bits as the lanes multiply them.
@@ -108,8 +110,8 @@ struct SmallFormat {
   static constexpr bool kPrefetches = false;
 
   template <typename V>
-  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 1>& terms) {
-    terms.scale[0] = V::LoadHalves(at.lead[0] + 2 * at.lane);
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int /*group*/) {
+    return {V::LoadHalves(at.lead[0] + 2 * at.lane), V::Zero()};
   }
 };
 
@@ -121,9 +123,8 @@ struct SmallOffsetFormat : SmallFormat {
   static constexpr bool kHasOffsets = true;
 
   template <typename V>
-  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 1>& terms) {
-    terms.scale[0] = V::LoadHalves(at.lead[0] + 2 * at.lane);
-    terms.offset[0] = V::LoadHalves(at.lead[1] + 2 * at.lane);
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int /*group*/) {
+    return {V::LoadHalves(at.lead[0] + 2 * at.lane), V::LoadHalves(at.lead[1] + 2 * at.lane)};
   }
 };
 
@@ -223,13 +224,14 @@ struct FormatMXFP4 {
   // 2^(e - 128), e from 0 to 255, as the product of two normal numbers 2^(a - 127) 2^(b - 127) with
   // a + b = e + 126.
   template <typename V>
-  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 1>& terms) {
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int /*group*/) {
     const typename V::Ints sum =
         V::Add(V::LoadBytesAsWords(at.lead[0] + at.lane), V::Broadcast(126));
     const typename V::Ints a = V::template ShiftRight<1>(sum);
     const typename V::Ints b = V::Subtract(sum, a);
-    terms.scale[0] = V::Multiply(V::AsFloats(V::template ShiftLeft<23>(a)),
-                                 V::AsFloats(V::template ShiftLeft<23>(b)));
+    return {V::Multiply(V::AsFloats(V::template ShiftLeft<23>(a)),
+                        V::AsFloats(V::template ShiftLeft<23>(b))),
+            V::Zero()};
   }
 
   template <typename V, int phase>
@@ -255,22 +257,13 @@ struct FormatNVFP4 {
 
   // UE4M3 / 2: the 7 bits are put where a float has the lower 4 bits of its exponent and the upper
   // 3 of its mantissa; what is missing is the difference of the biases, 2^(127 - 7), halved.
-  template <typename V, int group>
-  [[gnu::always_inline]] static inline typename V::Floats Scale(typename V::Ints words) {
+  template <typename V>
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
     const typename V::Ints code =
-        V::And(V::template ShiftRight<8 * group>(words), V::Broadcast(0xff));
+        V::And(V::ShiftRight(V::Load(at.Line(0)), 8 * group), V::Broadcast(0xff));
     const typename V::Ints number = V::ZeroWhereEqual(code, V::Broadcast(0x7f));
     const typename V::Ints bits = V::template ShiftLeft<20>(V::And(number, V::Broadcast(0x7f)));
-    return V::Multiply(V::AsFloats(bits), V::Broadcast(0x1p119f));
-  }
-
-  template <typename V>
-  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 4>& terms) {
-    const typename V::Ints words = V::Load(at.Line(0));
-    terms.scale[0] = Scale<V, 0>(words);
-    terms.scale[1] = Scale<V, 1>(words);
-    terms.scale[2] = Scale<V, 2>(words);
-    terms.scale[3] = Scale<V, 3>(words);
+    return {V::Multiply(V::AsFloats(bits), V::Broadcast(0x1p119f)), V::Zero()};
   }
 
   template <typename V, int phase>
@@ -305,35 +298,26 @@ struct SixBitFormat : LargeFormat {
   static constexpr int kGroup = 32;
   static constexpr bool kHasOffsets = true;
 
-  // Terms [group, 8) from the words of four groups each.
-  template <typename V, int group = 0>
-  [[gnu::always_inline]] static inline void Scale(typename V::Floats d, typename V::Floats minus_m,
-                                                  const typename V::Ints* scales,
-                                                  const typename V::Ints* minima,
-                                                  Terms<V, 8>& terms) {
-    if constexpr (group < 8) {
-      constexpr int kShift = 8 * (group % 4);
-      terms.scale[group] = V::Multiply(d, FieldAsFloats<V, kShift>(scales[group / 4], 0xff));
-      terms.offset[group] = V::Multiply(minus_m, FieldAsFloats<V, kShift>(minima[group / 4], 0xff));
-      Scale<V, group + 1>(d, minus_m, scales, minima, terms);
-    }
-  }
-
+  // Of the first four groups the words hold all bits, of the others the upper two, and the third
+  // word their lower four.
   template <typename V>
-  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 8>& terms) {
-    const typename V::Ints six = V::BroadcastByte(0x3f);
-    const typename V::Ints upper = V::BroadcastByte(0x30);
-    const typename V::Ints first = V::Load(at.Line(0));
-    const typename V::Ints second = V::Load(at.Line(1));
-    const typename V::Ints third = V::Load(at.Line(2));
-    const typename V::Ints scales[2] = {
-        V::And(first, six),
-        V::Or(LowNibbles<V>(third), V::And(V::template ShiftRight<2>(first), upper))};
-    const typename V::Ints minima[2] = {
-        V::And(second, six),
-        V::Or(HighNibbles<V>(third), V::And(V::template ShiftRight<2>(second), upper))};
-    Scale<V>(V::LoadHalves(at.lead[0] + 2 * at.lane),
-             V::Negate(V::LoadHalves(at.lead[1] + 2 * at.lane)), scales, minima, terms);
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+    typename V::Ints scales = V::Load(at.Line(0));
+    typename V::Ints minima = V::Load(at.Line(1));
+    if (group < 4) {
+      scales = V::And(scales, V::BroadcastByte(0x3f));
+      minima = V::And(minima, V::BroadcastByte(0x3f));
+    } else {
+      const typename V::Ints upper = V::BroadcastByte(0x30);
+      const typename V::Ints lower = V::Load(at.Line(2));
+      scales = V::Or(LowNibbles<V>(lower), V::And(V::template ShiftRight<2>(scales), upper));
+      minima = V::Or(HighNibbles<V>(lower), V::And(V::template ShiftRight<2>(minima), upper));
+    }
+    const int shift = 8 * (group % 4);
+    return {
+        V::Multiply(V::LoadHalves(at.lead[0] + 2 * at.lane), FieldAsFloats<V>(scales, shift, 0xff)),
+        V::Multiply(V::Negate(V::LoadHalves(at.lead[1] + 2 * at.lane)),
+                    FieldAsFloats<V>(minima, shift, 0xff))};
   }
 
   // Nibbles of the eight lines of a chunk: low ones first.
@@ -391,22 +375,14 @@ struct FormatQ2_K : LargeFormat {
   static constexpr int kGroup = 16;
   static constexpr bool kHasOffsets = true;
 
-  template <typename V, int group = 0>
-  [[gnu::always_inline]] static inline void Scale(typename V::Floats d, typename V::Floats minus_m,
-                                                  const BlockPlace& at, Terms<V, 16>& terms) {
-    if constexpr (group < 16) {
-      constexpr int kShift = 8 * (group % 4);
-      const typename V::Ints words = V::Load(at.Line(group / 4));
-      terms.scale[group] = V::Multiply(d, FieldAsFloats<V, kShift>(words, 0x0f));
-      terms.offset[group] = V::Multiply(minus_m, FieldAsFloats<V, kShift + 4>(words, 0x0f));
-      Scale<V, group + 1>(d, minus_m, at, terms);
-    }
-  }
-
   template <typename V>
-  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 16>& terms) {
-    Scale<V>(V::LoadHalves(at.lead[0] + 2 * at.lane),
-             V::Negate(V::LoadHalves(at.lead[1] + 2 * at.lane)), at, terms);
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+    const typename V::Ints words = V::Load(at.Line(group / 4));
+    const int shift = 8 * (group % 4);
+    return {
+        V::Multiply(V::LoadHalves(at.lead[0] + 2 * at.lane), FieldAsFloats<V>(words, shift, 0x0f)),
+        V::Multiply(V::Negate(V::LoadHalves(at.lead[1] + 2 * at.lane)),
+                    FieldAsFloats<V>(words, shift + 4, 0x0f))};
   }
 
   template <typename V, int phase>
@@ -429,25 +405,18 @@ struct FormatQ3_K : LargeFormat {
   static constexpr bool kHasOffsets = false;
 
   // s[0:4] = nibble g / 8 of byte g % 8; s[4:6] = bits 2 (g / 4) of byte 8 + g % 4.
-  template <typename V, int group = 0>
-  [[gnu::always_inline]] static inline void Scale(typename V::Floats d, const BlockPlace& at,
-                                                  Terms<V, 16>& terms) {
-    if constexpr (group < 16) {
-      const typename V::Ints low = V::template ShiftRight<8 * (group % 4) + 4 * (group / 8)>(
-          V::Load(at.Line(group % 8 / 4)));
-      const typename V::Ints high =
-          V::template ShiftRight<8 * (group % 4) + 2 * (group / 4)>(V::Load(at.Line(2)));
-      const typename V::Ints scale =
-          V::Or(V::And(low, V::Broadcast(0x0f)),
-                V::template ShiftLeft<4>(V::And(high, V::Broadcast(0x03))));
-      terms.scale[group] = V::Multiply(d, V::ToFloats(V::Subtract(scale, V::Broadcast(32))));
-      Scale<V, group + 1>(d, at, terms);
-    }
-  }
-
   template <typename V>
-  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 16>& terms) {
-    Scale<V>(V::LoadHalves(at.lead[0] + 2 * at.lane), at, terms);
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+    const typename V::Ints low =
+        V::ShiftRight(V::Load(at.Line(group % 8 / 4)), 8 * (group % 4) + 4 * (group / 8));
+    const typename V::Ints high =
+        V::ShiftRight(V::Load(at.Line(2)), 8 * (group % 4) + 2 * (group / 4));
+    const typename V::Ints scale =
+        V::Or(V::And(low, V::Broadcast(0x0f)),
+              V::template ShiftLeft<4>(V::And(high, V::Broadcast(0x03))));
+    return {V::Multiply(V::LoadHalves(at.lead[0] + 2 * at.lane),
+                        V::ToFloats(V::Subtract(scale, V::Broadcast(32)))),
+            V::Zero()};
   }
 
   template <typename V, int phase>
@@ -474,21 +443,12 @@ struct FormatQ6_K : LargeFormat {
   static constexpr int kGroup = 16;
   static constexpr bool kHasOffsets = false;
 
-  template <typename V, int group = 0>
-  [[gnu::always_inline]] static inline void Scale(typename V::Floats d, const BlockPlace& at,
-                                                  Terms<V, 16>& terms) {
-    if constexpr (group < 16) {
-      const typename V::Ints words = V::Load(at.Line(group / 4));
-      const typename V::Ints scale =
-          V::template ShiftRightSigned<24>(V::template ShiftLeft<24 - 8 * (group % 4)>(words));
-      terms.scale[group] = V::Multiply(d, V::ToFloats(scale));
-      Scale<V, group + 1>(d, at, terms);
-    }
-  }
-
   template <typename V>
-  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 16>& terms) {
-    Scale<V>(V::LoadHalves(at.lead[0] + 2 * at.lane), at, terms);
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+    const typename V::Ints upper = V::ShiftLeft(V::Load(at.Line(group / 4)), 24 - 8 * (group % 4));
+    return {V::Multiply(V::LoadHalves(at.lead[0] + 2 * at.lane),
+                        V::ToFloats(V::template ShiftRightSigned<24>(upper))),
+            V::Zero()};
   }
 
   template <typename V, int phase>
@@ -516,24 +476,17 @@ struct FormatIQ4_XS : LargeFormat {
   static constexpr int kGroup = 32;
   static constexpr bool kHasOffsets = false;
 
-  template <typename V, int group = 0>
-  [[gnu::always_inline]] static inline void Scale(typename V::Floats d, typename V::Ints low,
-                                                  typename V::Ints high, Terms<V, 8>& terms) {
-    if constexpr (group < 8) {
-      const typename V::Ints four =
-          V::And(V::template ShiftRight<4 * group>(low), V::Broadcast(0x0f));
-      const typename V::Ints two =
-          V::And(V::template ShiftRight<2 * group>(high), V::Broadcast(0x03));
-      const typename V::Ints scale = V::Or(four, V::template ShiftLeft<4>(two));
-      terms.scale[group] = V::Multiply(d, V::ToFloats(V::Subtract(scale, V::Broadcast(32))));
-      Scale<V, group + 1>(d, low, high, terms);
-    }
-  }
-
   template <typename V>
-  [[gnu::always_inline]] static inline void LoadTerms(const BlockPlace& at, Terms<V, 8>& terms) {
-    Scale<V>(V::LoadHalves(at.lead[0] + 2 * at.lane), V::Load(at.Line(0)),
-             V::LoadHalvesAsWords(at.lead[1] + 2 * at.lane), terms);
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+    const typename V::Ints low = V::ShiftRight(V::Load(at.Line(0)), 4 * group);
+    const typename V::Ints high =
+        V::ShiftRight(V::LoadHalvesAsWords(at.lead[1] + 2 * at.lane), 2 * group);
+    const typename V::Ints scale =
+        V::Or(V::And(low, V::Broadcast(0x0f)),
+              V::template ShiftLeft<4>(V::And(high, V::Broadcast(0x03))));
+    return {V::Multiply(V::LoadHalves(at.lead[0] + 2 * at.lane),
+                        V::ToFloats(V::Subtract(scale, V::Broadcast(32)))),
+            V::Zero()};
   }
 
   template <typename V, int phase>

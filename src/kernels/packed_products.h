@@ -51,6 +51,22 @@ inline constexpr int64_t kBlockBytes = F::kLeadBytes + F::kBodyBytes;
 template <typename V, typename F>
 inline constexpr int kZeroOf = F::kBits == 8 && V::kSignedBytes ? 0 : F::kZero;
 
+// The terms of all groups of a block.
+template <typename V, typename F>
+struct Terms {
+  typename V::Floats scale[kGroupsOfBlock<F>];
+  typename V::Floats offset[kGroupsOfBlock<F>];
+
+  [[gnu::always_inline]] explicit Terms(const BlockPlace& at) {
+#pragma GCC unroll 16
+    for (int group = 0; group < kGroupsOfBlock<F>; ++group) {
+      const Term<V> term = F::template TermOf<V>(at, group);
+      scale[group] = term.scale;
+      if constexpr (F::kHasOffsets) offset[group] = term.offset;
+    }
+  }
+};
+
 constexpr int Log2(int x) { return x <= 1 ? 0 : 1 + Log2(x / 2); }
 
 // The zero point of a panel's numbers. Where the lanes multiply unsigned bytes all are given that
@@ -118,14 +134,9 @@ template <typename V, int kGroup, bool kHasOffsets>
   return total;
 }
 
-// Byte `index` of every word, a number of kBits bits that is too large by -minus_zero, as floats:
-// the product of the four bytes with three zeros and a one.
-template <typename V, int kBits>
-[[gnu::always_inline]] inline typename V::Floats NumbersAt(typename V::Ints words, int64_t index,
-                                                           typename V::Ints minus_zero) {
-  static constexpr int8_t kOneAt[4][4] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}};
-  return V::ToFloats(V::template Dot<kBits, 1>(&words, kOneAt[index], minus_zero));
-}
+// A product with kOne + (kStep - 1 - i) picks number i of a step.
+alignas(64) inline constexpr int8_t kOne[2 * kStep] = {
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
 
 // ------------------------------------------------------------------------------------ directly
 
@@ -143,9 +154,8 @@ template <typename F>
 // Adds the products of step `phase` of a chunk to the sums of kTokens tokens.
 template <typename V, typename F, int kTokens, int phase>
 [[gnu::always_inline]] inline void MultiplyStep(const BlockPlace& place, int chunk,
-                                                const Terms<V, kGroupsOfBlock<F>>& terms,
-                                                const TokenRows& rows, int64_t first_step,
-                                                typename V::Floats* total) {
+                                                const Terms<V, F>& terms, const TokenRows& rows,
+                                                int64_t first_step, typename V::Floats* total) {
   using Ints = typename V::Ints;
   constexpr int kZero = kZeroOf<V, F>;
   const int step_of_block = chunk * F::kPhases + phase;
@@ -190,13 +200,10 @@ template <typename V, typename F, int kTokens, int phase>
 
 // The weights of element `index` of a block, for all rows of a vector.
 template <typename V, typename F>
-[[gnu::noinline]] typename V::Floats WeightsAt(const BlockPlace& place,
-                                               const Terms<V, kGroupsOfBlock<F>>& terms,
-                                               int64_t index) {
-  using Ints = typename V::Ints;
+[[gnu::always_inline]] inline typename V::Floats WeightsAt(const BlockPlace& place, int64_t index) {
   const auto step = static_cast<int>(index / kStep);
   const int chunk = step / F::kPhases;
-  Ints w[8];
+  typename V::Ints w[8];
   switch (step % F::kPhases) {
     case 0:
       F::template LoadWeights<V, 0>(place, chunk, w);
@@ -211,11 +218,12 @@ template <typename V, typename F>
       if constexpr (F::kPhases > 3) F::template LoadWeights<V, 3>(place, chunk, w);
       break;
   }
-  const int64_t group = index / F::kGroup;
-  const typename V::Floats numbers =
-      NumbersAt<V, F::kBits>(w[index % kStep / 4], index % 4, V::Broadcast(-kZeroOf<V, F>));
-  typename V::Floats weights = V::Multiply(terms.scale[group], numbers);
-  if constexpr (F::kHasOffsets) weights = V::Add(weights, terms.offset[group]);
+  const int8_t* one = kOne + (kStep - 1 - index % kStep);
+  const typename V::Ints numbers =
+      V::template Dot<F::kBits, 8>(w, one, V::Broadcast(-kZeroOf<V, F>));
+  const Term<V> term = F::template TermOf<V>(place, static_cast<int>(index / F::kGroup));
+  typename V::Floats weights = V::Multiply(term.scale, V::ToFloats(numbers));
+  if constexpr (F::kHasOffsets) weights = V::Add(weights, term.offset);
   return weights;
 }
 
@@ -235,19 +243,11 @@ template <typename V, typename F>
 [[gnu::noinline]] typename V::Floats AddOutliers(const std::byte* group, int64_t k, int lane,
                                                  const TokenRows& rows, int64_t t, int64_t end,
                                                  int32_t& next, typename V::Floats total) {
-  int64_t open_block = -1;
-  BlockPlace place{};
-  Terms<V, kGroupsOfBlock<F>> terms;
   for (; rows.OutlierIndex(t, next) < end; ++next) {
     const Outlier& outlier = rows.outliers[t * TokenRows::OutlierStride(k) + next];
     const int64_t block = outlier.index / F::kBlock;
-    if (block != open_block) {
-      place = PlaceInGroup<F>(group, k, block, lane);
-      F::template LoadTerms<V>(place, terms);
-      open_block = block;
-    }
     const typename V::Floats weights =
-        WeightsAt<V, F>(place, terms, outlier.index - block * F::kBlock);
+        WeightsAt<V, F>(PlaceInGroup<F>(group, k, block, lane), outlier.index - block * F::kBlock);
     total = V::MultiplyAdd(weights, V::Broadcast(outlier.value), total);
   }
   return total;
@@ -256,8 +256,7 @@ template <typename V, typename F>
 template <typename V, typename F, int kTokens>
 [[gnu::always_inline]] inline void MultiplyBlock(const BlockPlace& place, const TokenRows& rows,
                                                  int64_t first_step, typename V::Floats* total) {
-  Terms<V, kGroupsOfBlock<F>> terms;
-  F::template LoadTerms<V>(place, terms);
+  const Terms<V, F> terms(place);
   // Kept rolled, by a bound that the compiler cannot see: code that reads many places at once
   // defeats the hardware's prefetching.
   int chunks = F::kChunks;
@@ -374,8 +373,7 @@ template <typename V, typename F>
     float* offsets = panel.offsets + row + lane;
     for (int64_t block = begin / F::kBlock; block < end / F::kBlock; ++block) {
       const BlockPlace place = PlaceInGroup<F>(group, k, block, lane);
-      Terms<V, kGroupsOfBlock<F>> terms;
-      F::template LoadTerms<V>(place, terms);
+      const Terms<V, F> terms(place);
       for (int i = 0; i < kGroupsOfBlock<F>; ++i, scales += kPanelRows, offsets += kPanelRows) {
         V::StoreFloats(terms.scale[i], scales);
         if constexpr (F::kHasOffsets) V::StoreFloats(terms.offset[i], offsets);
@@ -432,13 +430,15 @@ template <typename V, typename Kind, int kVectors>
     const int64_t index = outlier->index - segment.begin;
     const std::byte* line = segment.panel.lines + index / 4 * kPanelLineBytes;
     const int64_t group = index / Kind::kGroup * kPanelRows;
+    const int8_t* one = kOne + (kStep - 1 - index % 4);
     const Floats value = V::Broadcast(outlier->value);
 #pragma GCC unroll 2
     for (int r = 0; r < kVectors; ++r) {
       const int64_t at = row + r * V::kLanes;
-      const Floats numbers =
-          NumbersAt<V, Kind::kBits>(V::Load(line + 4 * at), index % 4, minus_zero);
-      Floats weights = V::Multiply(V::LoadFloats(segment.panel.scales + group + at), numbers);
+      const typename V::Ints four = V::Load(line + 4 * at);
+      const typename V::Ints numbers = V::template Dot<Kind::kBits, 1>(&four, one, minus_zero);
+      Floats weights =
+          V::Multiply(V::LoadFloats(segment.panel.scales + group + at), V::ToFloats(numbers));
       if constexpr (Kind::kHasOffsets) {
         weights = V::Add(weights, V::LoadFloats(segment.panel.offsets + group + at));
       }

@@ -67,7 +67,8 @@ struct Lanes8 {
   THAW_INLINE Ints ShiftRight(Ints x) {
     return _mm256_srli_epi32(x, n);
   }
-  THAW_INLINE Ints ShiftRight(Ints x, int n) { return _mm256_srl_epi32(x, _mm_cvtsi32_si128(n)); }
+  THAW_INLINE Ints ShiftLeft(Ints x, int n) { return _mm256_slli_epi32(x, n); }
+  THAW_INLINE Ints ShiftRight(Ints x, int n) { return _mm256_srli_epi32(x, n); }
   template <int n>
   THAW_INLINE Ints ShiftRightSigned(Ints x) {
     return _mm256_srai_epi32(x, n);

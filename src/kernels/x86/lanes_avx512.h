@@ -63,7 +63,8 @@ struct Lanes16 {
   THAW_INLINE Ints ShiftRight(Ints x) {
     return _mm512_srli_epi32(x, n);
   }
-  THAW_INLINE Ints ShiftRight(Ints x, int n) { return _mm512_srl_epi32(x, _mm_cvtsi32_si128(n)); }
+  THAW_INLINE Ints ShiftLeft(Ints x, int n) { return _mm512_slli_epi32(x, n); }
+  THAW_INLINE Ints ShiftRight(Ints x, int n) { return _mm512_srli_epi32(x, n); }
   template <int n>
   THAW_INLINE Ints ShiftRightSigned(Ints x) {
     return _mm512_srai_epi32(x, n);
