@@ -12,7 +12,7 @@
 //   kPrefetches         whether memory is asked for ahead of its use: blocks that are read in more
 //                       than one run of lines lose the hardware's own prefetching
 //   TermOf              scale and offset of one group of a block
-//   LoadWeights         eight lines of four elements of every row: the weights of one step
+//   LineOf              four elements of every row: one of the eight lines of a step
 //
 // What is computed for a row are the numbers of kernels/unpack.h, in the same order of operations.
 // For the files that are compiled for an instruction set alone: everything is in an anonymous
@@ -74,28 +74,19 @@ template <typename V>
   }
 }
 
-// Nibbles of four lines to the eight lines of a step: Q4_0 and all that keep its order.
+// Line j of a step whose eight lines are the low and then the high nibbles of four: Q4_0 and all
+// that keep its order.
 template <typename V>
-[[gnu::always_inline]] inline void LoadNibbles(const BlockPlace& at, int64_t line,
-                                               typename V::Ints* w) {
-#pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
-    const typename V::Ints x = V::Load(at.Line(line + j));
-    w[j] = LowNibbles<V>(x);
-    w[j + 4] = HighNibbles<V>(x);
-  }
+[[gnu::always_inline]] inline typename V::Ints NibblesOf(const BlockPlace& at, int64_t line,
+                                                         int j) {
+  return LowNibbles<V>(V::ShiftRight(V::Load(at.Line(line + j % 4)), j / 4 * 4));
 }
 
-// Adds bit 4 to the eight lines, from a line whose bytes hold one bit for each of them.
-template <typename V, int j = 0>
-[[gnu::always_inline]] inline void AddHighBits(typename V::Ints bits, typename V::Ints* w) {
-  if constexpr (j < 8) {
-    typename V::Ints moved = bits;
-    if constexpr (j < 4) moved = V::template ShiftLeft<4 - j>(bits);
-    if constexpr (j > 4) moved = V::template ShiftRight<j - 4>(bits);
-    w[j] = V::Or(w[j], V::And(moved, V::BroadcastByte(0x10)));
-    AddHighBits<V, j + 1>(bits, w);
-  }
+// Bit 4 of line j, from a line whose bytes hold one bit for each of the eight.
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints FifthBit(typename V::Ints bits, int j) {
+  const typename V::Ints moved = j < 4 ? V::ShiftLeft(bits, 4 - j) : V::ShiftRight(bits, j - 4);
+  return V::And(moved, V::BroadcastByte(0x10));
 }
 
 // One block of 32 with a scale in half precision.
@@ -134,10 +125,10 @@ struct FourBitFormat : Base {
   static constexpr int kBodyBytes = 16;
   static constexpr int kBits = 4;
 
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
-                                                        typename V::Ints* w) {
-    LoadNibbles<V>(at, 0, w);
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int /*chunk*/,
+                                                               int /*phase*/, int j) {
+    return NibblesOf<V>(at, 0, j);
   }
 };
 
@@ -146,11 +137,10 @@ struct FiveBitFormat : Base {
   static constexpr int kBodyBytes = 20;
   static constexpr int kBits = 5;
 
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
-                                                        typename V::Ints* w) {
-    LoadNibbles<V>(at, 1, w);
-    AddHighBits<V>(V::Load(at.Line(0)), w);
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int /*chunk*/,
+                                                               int /*phase*/, int j) {
+    return V::Or(NibblesOf<V>(at, 1, j), FifthBit<V>(V::Load(at.Line(0)), j));
   }
 };
 
@@ -171,18 +161,16 @@ struct FormatQ8_0 : SmallFormat {
   static constexpr int kBits = 8;
   static constexpr int kZero = 128;
 
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
-                                                        typename V::Ints* w) {
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) w[j] = FromSignedBytes<V>(V::Load(at.Line(j)));
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int /*chunk*/,
+                                                               int /*phase*/, int j) {
+    return FromSignedBytes<V>(V::Load(at.Line(j)));
   }
 };
 
 template <typename V>
-[[gnu::always_inline]] inline void LookUpIQ4(typename V::Ints* w) {
-#pragma GCC unroll 8
-  for (int j = 0; j < 8; ++j) w[j] = FromSignedBytes<V>(V::LookUp(&kIQ4Values, w[j]));
+[[gnu::always_inline]] inline typename V::Ints LookUpIQ4(typename V::Ints x) {
+  return FromSignedBytes<V>(V::LookUp(&kIQ4Values, x));
 }
 
 struct FormatIQ4_NL : SmallFormat {
@@ -190,23 +178,16 @@ struct FormatIQ4_NL : SmallFormat {
   static constexpr int kBits = 8;
   static constexpr int kZero = 128;
 
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
-                                                        typename V::Ints* w) {
-    LoadNibbles<V>(at, 0, w);
-    LookUpIQ4<V>(w);
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int /*chunk*/,
+                                                               int /*phase*/, int j) {
+    return LookUpIQ4<V>(NibblesOf<V>(at, 0, j));
   }
 };
 
 // kDoubledE2M1Values of kernels/codebooks.h plus 16, which makes them numbers of 5 bits.
 alignas(16) constexpr int8_t kPackedE2M1Values[16] = {16, 17, 18, 19, 20, 22, 24, 28,
                                                       16, 15, 14, 13, 12, 10, 8,  4};
-
-template <typename V>
-[[gnu::always_inline]] inline void LookUpE2M1(typename V::Ints* w) {
-#pragma GCC unroll 8
-  for (int j = 0; j < 8; ++j) w[j] = V::LookUp(&kPackedE2M1Values, w[j]);
-}
 
 struct FormatMXFP4 {
   static constexpr bool kPrefetches = false;
@@ -234,11 +215,10 @@ struct FormatMXFP4 {
             V::Zero()};
   }
 
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int /*chunk*/,
-                                                        typename V::Ints* w) {
-    LoadNibbles<V>(at, 0, w);
-    LookUpE2M1<V>(w);
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int /*chunk*/,
+                                                               int /*phase*/, int j) {
+    return V::LookUp(&kPackedE2M1Values, NibblesOf<V>(at, 0, j));
   }
 };
 
@@ -266,19 +246,11 @@ struct FormatNVFP4 {
     return {V::Multiply(V::AsFloats(bits), V::Broadcast(0x1p119f)), V::Zero()};
   }
 
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int chunk,
-                                                        typename V::Ints* w) {
-#pragma GCC unroll 2
-    for (int group = 0; group < 2; ++group) {
-#pragma GCC unroll 2
-      for (int j = 0; j < 2; ++j) {
-        const typename V::Ints x = V::Load(at.Line(1 + 4 * chunk + 2 * group + j));
-        w[4 * group + j] = LowNibbles<V>(x);
-        w[4 * group + j + 2] = HighNibbles<V>(x);
-      }
-    }
-    LookUpE2M1<V>(w);
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
+                                                               int /*phase*/, int j) {
+    const typename V::Ints x = V::Load(at.Line(1 + 4 * chunk + 2 * (j / 4) + j % 2));
+    return V::LookUp(&kPackedE2M1Values, LowNibbles<V>(V::ShiftRight(x, j % 4 / 2 * 4)));
   }
 };
 
@@ -320,15 +292,11 @@ struct SixBitFormat : LargeFormat {
                     FieldAsFloats<V>(minima, shift, 0xff))};
   }
 
-  // Nibbles of the eight lines of a chunk: low ones first.
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadPhase(const BlockPlace& at, int line,
-                                                      typename V::Ints* w) {
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) {
-      const typename V::Ints x = V::Load(at.Line(line + j));
-      w[j] = phase == 0 ? LowNibbles<V>(x) : HighNibbles<V>(x);
-    }
+  // The nibbles of a line, the low ones in the first step of a chunk.
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints NibbleLine(const BlockPlace& at, int line,
+                                                                   int phase) {
+    return LowNibbles<V>(V::ShiftRight(V::Load(at.Line(line)), 4 * phase));
   }
 };
 
@@ -336,10 +304,10 @@ struct FormatQ4_K : SixBitFormat {
   static constexpr int kBodyBytes = 140;
   static constexpr int kBits = 4;
 
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int chunk,
-                                                        typename V::Ints* w) {
-    LoadPhase<V, phase>(at, 3 + 8 * chunk, w);
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
+                                                               int phase, int j) {
+    return NibbleLine<V>(at, 3 + 8 * chunk + j, phase);
   }
 };
 
@@ -347,23 +315,19 @@ struct FormatQ5_K : SixBitFormat {
   static constexpr int kBodyBytes = 172;
   static constexpr int kBits = 5;
 
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int chunk,
-                                                        typename V::Ints* w) {
-    LoadPhase<V, phase>(at, 11 + 8 * chunk, w);
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) {
-      const typename V::Ints bit =
-          V::And(V::ShiftRight(V::Load(at.Line(3 + j)), 2 * chunk + phase), V::BroadcastByte(1));
-      w[j] = V::Or(w[j], V::template ShiftLeft<4>(bit));
-    }
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
+                                                               int phase, int j) {
+    const typename V::Ints bit =
+        V::And(V::ShiftRight(V::Load(at.Line(3 + j)), 2 * chunk + phase), V::BroadcastByte(1));
+    return V::Or(NibbleLine<V>(at, 11 + 8 * chunk + j, phase), V::template ShiftLeft<4>(bit));
   }
 };
 
 // Bits [2 phase, 2 phase + 2) of every byte, in place 0.
-template <typename V, int phase>
-[[gnu::always_inline]] inline typename V::Ints TwoBits(typename V::Ints x) {
-  return V::And(V::template ShiftRight<2 * phase>(x), V::BroadcastByte(3));
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints TwoBits(typename V::Ints x, int phase) {
+  return V::And(V::ShiftRight(x, 2 * phase), V::BroadcastByte(3));
 }
 
 struct FormatQ2_K : LargeFormat {
@@ -385,11 +349,10 @@ struct FormatQ2_K : LargeFormat {
                     FieldAsFloats<V>(words, shift + 4, 0x0f))};
   }
 
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int chunk,
-                                                        typename V::Ints* w) {
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) w[j] = TwoBits<V, phase>(V::Load(at.Line(4 + 8 * chunk + j)));
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
+                                                               int phase, int j) {
+    return TwoBits<V>(V::Load(at.Line(4 + 8 * chunk + j)), phase);
   }
 };
 
@@ -419,16 +382,13 @@ struct FormatQ3_K : LargeFormat {
             V::Zero()};
   }
 
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int chunk,
-                                                        typename V::Ints* w) {
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) {
-      const typename V::Ints bit =
-          V::And(V::ShiftRight(V::Load(at.Line(3 + j)), 4 * chunk + phase), V::BroadcastByte(1));
-      w[j] = V::Or(TwoBits<V, phase>(V::Load(at.Line(11 + 8 * chunk + j))),
-                   V::template ShiftLeft<2>(bit));
-    }
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
+                                                               int phase, int j) {
+    const typename V::Ints bit =
+        V::And(V::ShiftRight(V::Load(at.Line(3 + j)), 4 * chunk + phase), V::BroadcastByte(1));
+    return V::Or(TwoBits<V>(V::Load(at.Line(11 + 8 * chunk + j)), phase),
+                 V::template ShiftLeft<2>(bit));
   }
 };
 
@@ -451,19 +411,15 @@ struct FormatQ6_K : LargeFormat {
             V::Zero()};
   }
 
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int chunk,
-                                                        typename V::Ints* w) {
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) {
-      const typename V::Ints x = V::Load(at.Line(12 + 24 * chunk + 8 * (phase % 2) + j));
-      const typename V::Ints bits = V::Load(at.Line(4 + 24 * chunk + j));
-      typename V::Ints high = bits;
-      if constexpr (phase < 2) high = V::template ShiftLeft<4 - 2 * phase>(bits);
-      if constexpr (phase == 3) high = V::template ShiftRight<2>(bits);
-      w[j] = V::Or(phase < 2 ? LowNibbles<V>(x) : HighNibbles<V>(x),
-                   V::And(high, V::BroadcastByte(0x30)));
-    }
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
+                                                               int phase, int j) {
+    const typename V::Ints low = V::Load(at.Line(12 + 24 * chunk + 8 * (phase % 2) + j));
+    const typename V::Ints bits = V::Load(at.Line(4 + 24 * chunk + j));
+    const typename V::Ints high =
+        phase < 2 ? V::ShiftLeft(bits, 4 - 2 * phase) : V::ShiftRight(bits, 2 * phase - 4);
+    return V::Or(LowNibbles<V>(V::ShiftRight(low, phase / 2 * 4)),
+                 V::And(high, V::BroadcastByte(0x30)));
   }
 };
 
@@ -489,11 +445,10 @@ struct FormatIQ4_XS : LargeFormat {
             V::Zero()};
   }
 
-  template <typename V, int phase>
-  [[gnu::always_inline]] static inline void LoadWeights(const BlockPlace& at, int chunk,
-                                                        typename V::Ints* w) {
-    LoadNibbles<V>(at, 1 + 4 * chunk, w);
-    LookUpIQ4<V>(w);
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
+                                                               int /*phase*/, int j) {
+    return LookUpIQ4<V>(NibblesOf<V>(at, 1 + 4 * chunk, j));
   }
 };
 

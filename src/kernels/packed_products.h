@@ -67,6 +67,14 @@ struct Terms {
   }
 };
 
+// The eight lines of a step.
+template <typename V, typename F>
+[[gnu::always_inline]] inline void LoadWeights(const BlockPlace& at, int chunk, int phase,
+                                               typename V::Ints* w) {
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) w[j] = F::template LineOf<V>(at, chunk, phase, j);
+}
+
 constexpr int Log2(int x) { return x <= 1 ? 0 : 1 + Log2(x / 2); }
 
 // The zero point of a panel's numbers. Where the lanes multiply unsigned bytes all are given that
@@ -134,9 +142,8 @@ template <typename V, int kGroup, bool kHasOffsets>
   return total;
 }
 
-// A product with kOne + (kStep - 1 - i) picks number i of a step.
-alignas(64) inline constexpr int8_t kOne[2 * kStep] = {
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+// A product with kOneAt[i] picks byte i of every word.
+inline constexpr int8_t kOneAt[4][4] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}};
 
 // ------------------------------------------------------------------------------------ directly
 
@@ -169,7 +176,7 @@ template <typename V, typename F, int kTokens, int phase>
     for (int64_t line = 0; line < kLines; ++line) __builtin_prefetch(ahead + 64 * line, 0, 2);
   }
   Ints w[8];
-  F::template LoadWeights<V, phase>(place, chunk, w);
+  LoadWeights<V, F>(place, chunk, phase, w);
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
     const int64_t at = t * (rows.k / 32) + step;
@@ -200,28 +207,13 @@ template <typename V, typename F, int kTokens, int phase>
 
 // The weights of element `index` of a block, for all rows of a vector.
 template <typename V, typename F>
-[[gnu::always_inline]] inline typename V::Floats WeightsAt(const BlockPlace& place, int64_t index) {
-  const auto step = static_cast<int>(index / kStep);
-  const int chunk = step / F::kPhases;
-  typename V::Ints w[8];
-  switch (step % F::kPhases) {
-    case 0:
-      F::template LoadWeights<V, 0>(place, chunk, w);
-      break;
-    case 1:
-      if constexpr (F::kPhases > 1) F::template LoadWeights<V, 1>(place, chunk, w);
-      break;
-    case 2:
-      if constexpr (F::kPhases > 2) F::template LoadWeights<V, 2>(place, chunk, w);
-      break;
-    default:
-      if constexpr (F::kPhases > 3) F::template LoadWeights<V, 3>(place, chunk, w);
-      break;
-  }
-  const int8_t* one = kOne + (kStep - 1 - index % kStep);
+[[gnu::always_inline]] inline typename V::Floats WeightsAt(const BlockPlace& place, int index) {
+  const int step = index / 32;
+  const typename V::Ints line =
+      F::template LineOf<V>(place, step / F::kPhases, step % F::kPhases, index % 32 / 4);
   const typename V::Ints numbers =
-      V::template Dot<F::kBits, 8>(w, one, V::Broadcast(-kZeroOf<V, F>));
-  const Term<V> term = F::template TermOf<V>(place, static_cast<int>(index / F::kGroup));
+      V::template Dot<F::kBits, 1>(&line, kOneAt[index % 4], V::Broadcast(-kZeroOf<V, F>));
+  const Term<V> term = F::template TermOf<V>(place, index / F::kGroup);
   typename V::Floats weights = V::Multiply(term.scale, V::ToFloats(numbers));
   if constexpr (F::kHasOffsets) weights = V::Add(weights, term.offset);
   return weights;
@@ -247,7 +239,8 @@ template <typename V, typename F>
     const Outlier& outlier = rows.outliers[t * TokenRows::OutlierStride(k) + next];
     const int64_t block = outlier.index / F::kBlock;
     const typename V::Floats weights =
-        WeightsAt<V, F>(PlaceInGroup<F>(group, k, block, lane), outlier.index - block * F::kBlock);
+        WeightsAt<V, F>(PlaceInGroup<F>(group, k, block, lane),
+                        static_cast<int>(outlier.index - block * F::kBlock));
     total = V::MultiplyAdd(weights, V::Broadcast(outlier.value), total);
   }
   return total;
@@ -351,7 +344,7 @@ template <typename V, typename F, int phase>
 [[gnu::always_inline]] inline void UnpackStep(const BlockPlace& place, int chunk,
                                               std::byte* lines) {
   typename V::Ints w[8];
-  F::template LoadWeights<V, phase>(place, chunk, w);
+  LoadWeights<V, F>(place, chunk, phase, w);
   if constexpr (kPanelZeroOf<V, F> != kZeroOf<V, F>) {
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
@@ -430,13 +423,13 @@ template <typename V, typename Kind, int kVectors>
     const int64_t index = outlier->index - segment.begin;
     const std::byte* line = segment.panel.lines + index / 4 * kPanelLineBytes;
     const int64_t group = index / Kind::kGroup * kPanelRows;
-    const int8_t* one = kOne + (kStep - 1 - index % 4);
     const Floats value = V::Broadcast(outlier->value);
 #pragma GCC unroll 2
     for (int r = 0; r < kVectors; ++r) {
       const int64_t at = row + r * V::kLanes;
       const typename V::Ints four = V::Load(line + 4 * at);
-      const typename V::Ints numbers = V::template Dot<Kind::kBits, 1>(&four, one, minus_zero);
+      const typename V::Ints numbers =
+          V::template Dot<Kind::kBits, 1>(&four, kOneAt[index % 4], minus_zero);
       Floats weights =
           V::Multiply(V::LoadFloats(segment.panel.scales + group + at), V::ToFloats(numbers));
       if constexpr (Kind::kHasOffsets) {
