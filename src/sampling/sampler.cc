@@ -11,11 +11,34 @@ namespace thaw {
 namespace {
 
 constexpr float kBanned = -std::numeric_limits<float>::infinity();
+constexpr float kLargest = std::numeric_limits<float>::max();
+
+// Tokens whose largest logit is kept: most passes look at that alone.
+constexpr size_t kBlock = 64;
 
 // A finite logit or kBanned.
 float AsNumber(float logit) {
   if (!(logit > kBanned)) return kBanned;  // NaN too
-  return std::min(logit, std::numeric_limits<float>::max());
+  return std::min(logit, kLargest);
+}
+
+// Copies a block and returns its largest number: in loops that a compiler turns into vectors.
+float CopyNumbers(const float* logits, float* numbers) {
+  int any_odd = 0;  // NaN or +inf
+  for (size_t i = 0; i < kBlock; ++i) any_odd |= !(logits[i] <= kLargest);
+  if (any_odd != 0) {
+    std::transform(logits, logits + kBlock, numbers, AsNumber);
+  } else {
+    std::copy(logits, logits + kBlock, numbers);
+  }
+  float rest[kBlock / 2];
+  for (size_t i = 0; i < kBlock / 2; ++i) {
+    rest[i] = numbers[i] > numbers[i + kBlock / 2] ? numbers[i] : numbers[i + kBlock / 2];
+  }
+  for (size_t half = kBlock / 4; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) rest[i] = rest[i] > rest[i + half] ? rest[i] : rest[i + half];
+  }
+  return rest[0];
 }
 
 // A total order, so that the result of a partial selection does not depend on the library's choice.
@@ -37,7 +60,8 @@ Sampler::Sampler(SamplingOptions options, int32_t n_vocab)
                  (options_.repeat_penalty != 1 || options_.frequency_penalty != 0 ||
                   options_.presence_penalty != 0)),
       random_(options_.seed),
-      logits_(static_cast<size_t>(n_vocab)) {}
+      logits_((static_cast<size_t>(n_vocab) + kBlock - 1) / kBlock * kBlock, kBanned),
+      block_best_(logits_.size() / kBlock) {}
 
 Result<Sampler> Sampler::Create(SamplingOptions options, int32_t n_vocab) {
   THAW_CHECK(n_vocab > 0);
@@ -103,24 +127,43 @@ Result<std::span<const Sampler::Candidate>> Sampler::Distribution(std::span<cons
   return std::span<const Candidate>(candidates_);
 }
 
-// Fills logits_: numbers only, with bias and penalties applied.
+// Fills logits_, numbers only, with bias and penalties applied, and block_best_.
 void Sampler::Adjust(std::span<const float> logits) {
-  std::ranges::transform(logits, logits_.begin(), AsNumber);
+  const size_t whole = logits.size() / kBlock * kBlock;
+  for (size_t i = 0; i < whole; i += kBlock) {
+    block_best_[i / kBlock] = CopyNumbers(&logits[i], &logits_[i]);
+  }
+  if (whole < logits.size()) {
+    std::ranges::transform(logits.subspan(whole), logits_.begin() + static_cast<ptrdiff_t>(whole),
+                           AsNumber);
+    FindBlockBest(whole / kBlock);
+  }
+  const auto set = [&](int32_t token, float logit) {
+    const auto index = static_cast<size_t>(token);
+    logits_[index] = AsNumber(logit);
+    FindBlockBest(index / kBlock);
+  };
   for (const auto& [token, bias] : options_.logit_bias) {
-    float& logit = logits_[static_cast<size_t>(token)];
-    logit = AsNumber(logit + bias);
+    set(token, logits_[static_cast<size_t>(token)] + bias);
   }
   for (const auto& [token, count] : counts_) {
-    float& logit = logits_[static_cast<size_t>(token)];
+    float logit = logits_[static_cast<size_t>(token)];
     // Keskar et al., "CTRL", 2019, section 4.1, with negative logits moved down as well.
     logit = logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
-    logit -= static_cast<float>(count) * options_.frequency_penalty + options_.presence_penalty;
-    logit = AsNumber(logit);
+    set(token, logit - (static_cast<float>(count) * options_.frequency_penalty +
+                        options_.presence_penalty));
   }
 }
 
+void Sampler::FindBlockBest(size_t block) {
+  const auto begin = logits_.begin() + static_cast<ptrdiff_t>(block * kBlock);
+  block_best_[block] = *std::max_element(begin, begin + kBlock);
+}
+
 int32_t Sampler::Likeliest() const {
-  return static_cast<int32_t>(std::ranges::max_element(logits_) - logits_.begin());
+  const auto best = std::ranges::max_element(block_best_);
+  const auto begin = logits_.begin() + (best - block_best_.begin()) * ptrdiff_t{kBlock};
+  return static_cast<int32_t>(std::find(begin, begin + kBlock, *best) - logits_.begin());
 }
 
 void Sampler::TakeAll() {
@@ -131,8 +174,8 @@ void Sampler::TakeAll() {
 }
 
 // The top_k likeliest, in descending order. Collects up to twice as many, keeps the better half,
-// and from then on looks only at what is better than the worst kept: nearly every token costs one
-// comparison.
+// and from then on looks only at what is better than the worst kept: nearly every block of tokens
+// costs one comparison.
 void Sampler::TakeTopK() {
   const auto k = static_cast<size_t>(options_.top_k);
   const auto keep_best = [&] {
@@ -141,14 +184,16 @@ void Sampler::TakeTopK() {
     candidates_.erase(end, candidates_.end());
   };
   float threshold = kBanned;
-  for (int32_t token = 0; token < n_vocab_; ++token) {
-    const float logit = logits_[static_cast<size_t>(token)];
+  for (size_t block = 0; block < block_best_.size(); ++block) {
     // A later token that equals the threshold loses the tie by its higher id.
-    if (!(logit > threshold)) continue;
-    candidates_.push_back({token, logit, 0});
-    if (candidates_.size() == 2 * k) {
-      keep_best();
-      threshold = candidates_.back().logit;
+    if (!(block_best_[block] > threshold)) continue;
+    for (size_t i = block * kBlock; i < (block + 1) * kBlock; ++i) {
+      if (!(logits_[i] > threshold)) continue;
+      candidates_.push_back({static_cast<int32_t>(i), logits_[i], 0});
+      if (candidates_.size() == 2 * k) {
+        keep_best();
+        threshold = candidates_.back().logit;
+      }
     }
   }
   if (candidates_.size() > k) keep_best();

@@ -7,8 +7,9 @@
 //
 // A value: copies go on independently from the same state. Not thread safe. Holds 4 bytes per
 // vocabulary entry, and 16 more per entry where neither greedy nor top-k bounds the candidates.
-// Costs one pass over the logits and a selection of the top k; without top-k one exponential for
-// every token of the vocabulary; never a sort of the whole vocabulary unless top-p keeps it whole.
+// Costs one pass over the logits and a selection of the top k from those of the best blocks;
+// without top-k one exponential for every token of the vocabulary; never a sort of the whole
+// vocabulary unless top-p keeps it whole.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +56,7 @@ class Sampler {
   Sampler(SamplingOptions options, int32_t n_vocab);
 
   void Adjust(std::span<const float> logits);
+  void FindBlockBest(size_t block);
   int32_t Likeliest() const;
   void TakeAll();
   void TakeTopK();
@@ -67,7 +69,8 @@ class Sampler {
   SplitMix64 random_;
   std::deque<int32_t> history_;              // the last repeat_window accepted tokens
   std::unordered_map<int32_t, int> counts_;  // how often each token occurs in history_
-  std::vector<float> logits_;                // [n_vocab], after bias and penalties
+  std::vector<float> logits_;                // after bias and penalties; -inf beyond n_vocab
+  std::vector<float> block_best_;            // the largest of each block of logits_
   std::vector<Candidate> candidates_;
 };
 
