@@ -584,7 +584,7 @@ template <typename V, Plain type, int kTokens, int kParts>
   }
   const auto multiply = [&](const std::byte* at, int64_t line, int part, int v) {
     const Floats w = LoadPlain<V, type>(at + part * 4 * V::kLanes);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int t = 0; t < kTokens; ++t) {
       const float* x = values + t * k + kElements * line;
       const Floats a = kIsF32 ? V::Broadcast(*x) : V::BroadcastPair(x);
@@ -637,19 +637,23 @@ void MultiplyPlainGroup(const std::byte* group, int64_t k, const float* values, 
 template <typename V, Plain type>
 void MultiplyPlainGroups(const std::byte* groups, int64_t n_groups, const Activations& activations,
                          float* out, int64_t out_stride) {
-  constexpr int kTokens = V::kMostDirectTokens / 2;
   const int64_t k = activations.k;
+  const int64_t n_tokens = activations.n_tokens;
   const int64_t group_bytes = kGroupRows * k * (type == Plain::kF32 ? 4 : 2);
   for (int64_t g = 0; g < n_groups; ++g, groups += group_bytes, out += kGroupRows) {
     int64_t token = 0;
-    for (; token + kTokens <= activations.n_tokens; token += kTokens) {
+    const auto multiply = [&]<int kTokens>() {
       MultiplyPlainGroup<V, type, kTokens>(groups, k, activations.values + token * k,
                                            out + token * out_stride, out_stride);
+      token += kTokens;
+    };
+    if constexpr (V::kMostPlainTokens >= 6) {
+      // Eight are two times four.
+      while (n_tokens - token >= 6 && n_tokens - token != 8) multiply.template operator()<6>();
+      while (n_tokens - token >= 4) multiply.template operator()<4>();
     }
-    for (; token < activations.n_tokens; ++token) {
-      MultiplyPlainGroup<V, type, 1>(groups, k, activations.values + token * k,
-                                     out + token * out_stride, out_stride);
-    }
+    while (n_tokens - token >= 2) multiply.template operator()<2>();
+    while (n_tokens - token >= 1) multiply.template operator()<1>();
   }
 }
 

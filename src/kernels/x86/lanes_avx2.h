@@ -25,6 +25,7 @@ struct Lanes8 {
   static constexpr int kTileTokens = 3;
   static constexpr int kTileVectors = 2;
   static constexpr int kMostDirectTokens = 4;
+  static constexpr int kMostPlainTokens = 2;  // times floats: four sums of each
 
   THAW_INLINE Ints Load(const std::byte* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));

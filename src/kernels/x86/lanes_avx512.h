@@ -25,6 +25,7 @@ struct Lanes16 {
   static constexpr int kTileTokens = 6;
   static constexpr int kTileVectors = 2;
   static constexpr int kMostDirectTokens = 8;
+  static constexpr int kMostPlainTokens = 6;  // times floats: four sums of each
 
   THAW_INLINE Ints Load(const std::byte* p) { return _mm512_loadu_si512(p); }
   THAW_INLINE void Store(Ints x, std::byte* p) { _mm512_storeu_si512(p, x); }
