@@ -1,7 +1,10 @@
 #!/bin/bash
 # Installs the Debian packages that Thaw is built and tested with; says what it installs.
 #
-#   tools/setup.sh build [dev]
+#   tools/setup.sh build [dev] [arm]
+#
+# `arm`: what the preset aarch64 needs, a cross compiler, an emulator, and the libraries that
+# tools/arm_sysroot.sh puts into build/.
 #
 # Does nothing where all are there. Where apt-get is not to be had, lists what is missing and stops.
 # Why each package: docs/decisions/0001-dependencies.md. The names are those of Debian 12; Ubuntu
@@ -17,13 +20,15 @@ build_packages=(
 dev_packages=(
   clang-16 clang-format-16 clang-tidy-16 libclang-rt-16-dev libbenchmark-dev
 )
+arm_packages=(g++-aarch64-linux-gnu qemu-user-static)
 
 wanted=()
 for group in "$@"; do
   case "$group" in
     build) wanted+=("${build_packages[@]}") ;;
     dev) wanted+=("${dev_packages[@]}") ;;
-    *) echo "usage: $0 build [dev]" >&2; exit 2 ;;
+    arm) wanted+=("${arm_packages[@]}") ;;
+    *) echo "usage: $0 build [dev] [arm]" >&2; exit 2 ;;
   esac
 done
 
@@ -35,22 +40,12 @@ missing=()
 for package in "${wanted[@]}"; do
   is_installed "$package" || missing+=("$package")
 done
-if [[ ${#missing[@]} -eq 0 ]]; then
-  exit 0
-fi
 
 give_up() {
   echo "setup: $1. These packages (Debian's names) are needed:" >&2
   printf '  %s\n' "${missing[@]}" >&2
   exit 1
 }
-
-command -v apt-get >/dev/null || give_up "there is no apt-get here"
-as_root=()
-if [[ $EUID -ne 0 ]]; then
-  command -v sudo >/dev/null || give_up "not root, and there is no sudo"
-  as_root=(sudo)
-fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -61,6 +56,21 @@ apt_get() {
   give_up "apt-get $1 failed"
 }
 
-echo "setup: installing ${missing[*]}" >&2
-apt_get update
-apt_get install --no-install-recommends "${missing[@]}"
+install_missing() {
+  command -v apt-get >/dev/null || give_up "there is no apt-get here"
+  as_root=()
+  if [[ $EUID -ne 0 ]]; then
+    command -v sudo >/dev/null || give_up "not root, and there is no sudo"
+    as_root=(sudo)
+  fi
+  echo "setup: installing ${missing[*]}" >&2
+  apt_get update
+  apt_get install --no-install-recommends "${missing[@]}"
+}
+
+if [[ ${#missing[@]} -gt 0 ]]; then
+  install_missing
+fi
+if [[ " $* " == *" arm "* ]]; then
+  "$(dirname "$0")/arm_sysroot.sh"
+fi

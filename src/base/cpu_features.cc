@@ -1,11 +1,15 @@
 #include "base/cpu_features.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstdint>
 #include <cstring>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 namespace thaw {
@@ -24,6 +28,28 @@ constexpr CpuFeatureName kFeatures[] = {
     {"avxvnni", &CpuFeatures::avxvnni},
     {"amx_int8", &CpuFeatures::amx_int8},
     {"amx_bf16", &CpuFeatures::amx_bf16},
+    {"asimdhp", &CpuFeatures::asimdhp},
+    {"asimddp", &CpuFeatures::asimddp},
+    {"i8mm", &CpuFeatures::i8mm},
+    {"bf16", &CpuFeatures::bf16},
+    {"sve", &CpuFeatures::sve},
+};
+
+// Implementer and part number of common cores (MIDR_EL1, from the technical reference manuals).
+struct ArmCore {
+  uint32_t implementer;
+  uint32_t part;
+  const char* name;
+};
+
+constexpr ArmCore kArmCores[] = {
+    {0x41, 0xd03, "Cortex-A53"},  {0x41, 0xd05, "Cortex-A55"},  {0x41, 0xd07, "Cortex-A57"},
+    {0x41, 0xd08, "Cortex-A72"},  {0x41, 0xd09, "Cortex-A73"},  {0x41, 0xd0a, "Cortex-A75"},
+    {0x41, 0xd0b, "Cortex-A76"},  {0x41, 0xd0c, "Neoverse N1"}, {0x41, 0xd0d, "Cortex-A77"},
+    {0x41, 0xd40, "Neoverse V1"}, {0x41, 0xd41, "Cortex-A78"},  {0x41, 0xd44, "Cortex-X1"},
+    {0x41, 0xd46, "Cortex-A510"}, {0x41, 0xd47, "Cortex-A710"}, {0x41, 0xd48, "Cortex-X2"},
+    {0x41, 0xd49, "Neoverse N2"}, {0x41, 0xd4a, "Neoverse E1"}, {0x41, 0xd4d, "Cortex-A715"},
+    {0x41, 0xd4e, "Cortex-X3"},   {0x41, 0xd4f, "Neoverse V2"}, {0xc0, 0xac3, "Ampere-1"},
 };
 
 #if defined(__x86_64__)
@@ -95,6 +121,26 @@ CpuFeatures Detect() {
   return f;
 }
 
+#elif defined(__aarch64__)
+
+// The system says here what it lets programs use (Linux: arch/arm64/elf_hwcaps.rst).
+CpuFeatures Detect() {
+  CpuFeatures f;
+  const uint64_t first = getauxval(AT_HWCAP);
+  const uint64_t second = getauxval(AT_HWCAP2);
+  f.asimdhp = (first & HWCAP_ASIMDHP) != 0;
+  f.asimddp = (first & HWCAP_ASIMDDP) != 0;
+  f.sve = (first & HWCAP_SVE) != 0;
+  f.i8mm = (second & HWCAP2_I8MM) != 0;
+  f.bf16 = (second & HWCAP2_BF16) != 0;
+  if ((first & HWCAP_CPUID) != 0) {
+    uint64_t midr = 0;
+    asm("mrs %0, MIDR_EL1" : "=r"(midr));
+    f.name = NameOfArmCpu(midr);
+  }
+  return f;
+}
+
 #else
 
 CpuFeatures Detect() { return {}; }
@@ -112,6 +158,15 @@ std::vector<std::string> CpuFeatures::Names() const {
 }
 
 std::span<const CpuFeatureName> AllCpuFeatures() { return kFeatures; }
+
+std::string NameOfArmCpu(uint64_t midr) {
+  const auto implementer = static_cast<uint32_t>(midr >> 24 & 0xff);
+  const auto part = static_cast<uint32_t>(midr >> 4 & 0xfff);
+  for (const ArmCore& core : kArmCores) {
+    if (core.implementer == implementer && core.part == part) return core.name;
+  }
+  return fmt::format("ARM, implementer {:#04x}, part {:#05x}", implementer, part);
+}
 
 const CpuFeatures& HostCpu() {
   static const CpuFeatures features = Detect();

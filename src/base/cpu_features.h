@@ -1,15 +1,18 @@
 // What the CPU, and the operating system for it, can do: the choice of kernels rests on this.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace thaw {
 
+// Those of all architectures; the ones of another are absent.
 struct CpuFeatures {
-  std::string name;  // as the CPU calls itself; empty where it does not
+  std::string name;  // as the CPU calls itself, or as its number is known; empty without either
 
+  // x86-64
   bool avx2 = false;
   bool fma = false;
   bool f16c = false;
@@ -22,6 +25,13 @@ struct CpuFeatures {
   bool avxvnni = false;
   bool amx_int8 = false;
   bool amx_bf16 = false;
+
+  // 64-bit ARM, named as in /proc/cpuinfo
+  bool asimdhp = false;  // arithmetic on half-precision numbers
+  bool asimddp = false;  // dot products of int8
+  bool i8mm = false;     // matrix products of int8
+  bool bf16 = false;
+  bool sve = false;
 
   // The names of the features that are there, in the order above.
   std::vector<std::string> Names() const;
@@ -38,5 +48,9 @@ std::span<const CpuFeatureName> AllCpuFeatures();
 // Read from the CPU at the first call; a feature whose registers the system does not save counts as
 // absent. Thread safe.
 const CpuFeatures& HostCpu();
+
+// What a 64-bit ARM CPU is called whose register MIDR_EL1 is `midr`: "Neoverse N1", or its numbers
+// where the name is not known.
+std::string NameOfArmCpu(uint64_t midr);
 
 }  // namespace thaw

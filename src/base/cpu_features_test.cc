@@ -14,7 +14,19 @@ TEST(HostCpu, AgreesWithTheCompilersOwnDetection) {
   EXPECT_EQ(HostCpu().avx512f, __builtin_cpu_supports("avx512f") != 0);
   EXPECT_EQ(HostCpu().avx512vnni, __builtin_cpu_supports("avx512vnni") != 0);
 }
+#elif defined(__aarch64__)
+TEST(HostCpu, HasANameAndNothingOfAnotherArchitecture) {
+  EXPECT_NE(HostCpu().name, "");
+  EXPECT_FALSE(HostCpu().avx2);
+  EXPECT_FALSE(HostCpu().avxvnni);
+}
 #endif
+
+TEST(NameOfArmCpu, IsThatOfTheCoreOrItsNumbers) {
+  EXPECT_EQ(NameOfArmCpu(0x413fd0c1), "Neoverse N1");
+  EXPECT_EQ(NameOfArmCpu(0x410fd083), "Cortex-A72");
+  EXPECT_EQ(NameOfArmCpu(0x611f0220), "ARM, implementer 0x61, part 0x022");
+}
 
 TEST(CpuFeatures, NamesListWhatIsThere) {
   CpuFeatures features;

@@ -31,6 +31,8 @@ bool SpinUntil(Done done) {
       if (done()) return true;
 #if defined(__x86_64__)
       __builtin_ia32_pause();
+#elif defined(__aarch64__)
+      asm volatile("isb" ::: "memory");  // most cores take `yield` for nothing
 #endif
     }
     std::this_thread::yield();

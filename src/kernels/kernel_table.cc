@@ -10,6 +10,10 @@
 #if defined(__x86_64__)
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/avx512.h"
+#elif defined(__aarch64__)
+#include "kernels/arm/dotprod.h"
+#include "kernels/arm/i8mm.h"
+#include "kernels/arm/neon.h"
 #endif
 
 namespace thaw {
@@ -29,6 +33,12 @@ constexpr KernelTable kPortable = {
     .attend_span = portable::AttendSpan,
 };
 
+template <const PanelKernels& kernels>
+void MatMul(const WeightRows& weights, int64_t row_begin, int64_t row_end,
+            const Activations& activations, float* out, int64_t out_stride, std::byte* scratch) {
+  MatMulByPanels(kernels, weights, row_begin, row_end, activations, out, out_stride, scratch);
+}
+
 #if defined(__x86_64__)
 
 constexpr PanelKernels kAvx2Panels = {
@@ -43,12 +53,6 @@ constexpr PanelKernels kAvx512Panels = [] {
   kernels.multiply_packed = avx512::MultiplyPacked;
   return kernels;
 }();
-
-template <const PanelKernels& kernels>
-void MatMul(const WeightRows& weights, int64_t row_begin, int64_t row_end,
-            const Activations& activations, float* out, int64_t out_stride, std::byte* scratch) {
-  MatMulByPanels(kernels, weights, row_begin, row_end, activations, out, out_stride, scratch);
-}
 
 constexpr KernelTable kAvx2 = {
     .name = "avx2",
@@ -76,6 +80,48 @@ constexpr KernelTable kAvx512 = [] {
 }();
 
 constexpr std::array<const KernelTable*, 3> kTables = {&kAvx512, &kAvx2, &kPortable};
+
+#elif defined(__aarch64__)
+
+// Types that are not packed are unpacked by the portable functions.
+constexpr PanelKernels kDotProdPanels = {
+    .find_unpacker = [](ElementType) -> UnpackRowFunction { return nullptr; },
+    .multiply_panel = dotprod::MultiplyPanel,
+    .multiply_floats = neon::MultiplyFloats,
+    .multiply_packed = dotprod::MultiplyPacked,
+};
+
+constexpr PanelKernels kI8mmPanels = [] {
+  PanelKernels kernels = kDotProdPanels;
+  kernels.multiply_packed = i8mm::MultiplyPacked;
+  return kernels;
+}();
+
+constexpr KernelTable kDotProd = {
+    .name = "dotprod",
+    .is_available = [](const CpuFeatures& cpu) { return cpu.asimddp; },
+    .packs_rows = true,
+    .quantize_activations = neon::QuantizeActivations,
+    .matmul = MatMul<kDotProdPanels>,
+    .rms_norm = neon::RmsNorm,
+    .silu_multiply = neon::SiluMultiply,
+    .add = neon::Add,
+    .rope = neon::Rope,
+    .store_kv = neon::StoreKv,
+    .attend_span = neon::AttendSpan,
+};
+
+constexpr KernelTable kI8mm = [] {
+  KernelTable table = kDotProd;
+  table.name = "i8mm";
+  table.matmul = MatMul<kI8mmPanels>;
+  table.is_available = [](const CpuFeatures& cpu) {
+    return kDotProd.is_available(cpu) && cpu.i8mm;
+  };
+  return table;
+}();
+
+constexpr std::array<const KernelTable*, 3> kTables = {&kI8mm, &kDotProd, &kPortable};
 
 #else
 

@@ -1,5 +1,12 @@
 // Products of packed rows (tensor/packed_rows.h) with activations, over the vectors V of an
-// instruction set (x86/lanes_*.h) and the formats of packed_formats.h.
+// instruction set (*/lanes_*.h) and the formats of packed_formats.h. What V has to have is what
+// x86/lanes_avx512.h has; the constants:
+//
+//   kLanes          rows of a vector: 4, 8 or 16
+//   kSignedBytes    weights are multiplied as signed bytes, not as unsigned ones
+//   kWidthsAlike    numbers of all widths are multiplied in the same way, without overflow
+//   kPairsLines     a panel's lines are kept in interleaved pairs (PairLines, LineOfPair)
+//   kTileTokens, kTileVectors, kMostDirectTokens   see below
 //
 // A few tokens are multiplied directly: each step of 32 elements is unpacked into registers and
 // multiplied with all of them, so that the weights are read once, in one stream. Many tokens are
@@ -78,10 +85,12 @@ template <typename V, typename F>
 constexpr int Log2(int x) { return x <= 1 ? 0 : 1 + Log2(x / 2); }
 
 // The zero point of a panel's numbers. Where the lanes multiply unsigned bytes all are given that
-// of the corrections, so that they need no shift.
+// of the corrections, so that they need no shift; where they multiply any signed ones it is taken
+// off, and there are no corrections.
 template <typename V, typename F>
-inline constexpr int kPanelZeroOf =
-    kZeroOf<V, F> != 0 && !V::kSignedBytes ? kCorrectionUnit : kZeroOf<V, F>;
+inline constexpr int kPanelZeroOf = !V::kWidthsAlike || kZeroOf<V, F> == 0 ? kZeroOf<V, F>
+                                    : V::kSignedBytes                      ? 0
+                                                                           : kCorrectionUnit;
 
 // What a correction (kernels/activations.h) is shifted by for a zero point.
 constexpr int CorrectionShift(int zero) { return Log2(kCorrectionUnit) - Log2(zero); }
@@ -280,7 +289,7 @@ template <typename V, typename F, int kTokens>
   int64_t next_index = kNoOutlier;
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int part = 0; part < kParts; ++part) total[part][t] = V::Zero();
     next[t] = 0;
     if (rows.OutlierIndex(t, 0) < next_index) next_index = rows.OutlierIndex(t, 0);
@@ -289,7 +298,7 @@ template <typename V, typename F, int kTokens>
   for (int64_t block = 0; block < blocks; block += F::kUnitBlocks) {
     const int64_t of_unit = blocks - block < F::kUnitBlocks ? blocks - block : F::kUnitBlocks;
     for (int64_t i = 0; i < of_unit; ++i) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int part = 0; part < kParts; ++part) {
         MultiplyBlock<V, F, kTokens>(PlaceOf<F>(unit, of_unit, i, part * V::kLanes), rows,
                                      (block + i) * kStepsOfBlock<F>, total[part]);
@@ -300,7 +309,7 @@ template <typename V, typename F, int kTokens>
 #pragma GCC unroll 8
       for (int t = 0; t < kTokens; ++t) {
         const int32_t first = next[t];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int part = 0; part < kParts; ++part) {
           next[t] = first;
           total[part][t] =
@@ -314,7 +323,7 @@ template <typename V, typename F, int kTokens>
   }
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int part = 0; part < kParts; ++part) {
       V::StoreFloats(total[part][t], out + t * out_stride + part * V::kLanes);
     }
@@ -348,8 +357,12 @@ template <typename V, typename F, int phase>
   if constexpr (kPanelZeroOf<V, F> != kZeroOf<V, F>) {
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
-      w[j] = V::Add(w[j], V::BroadcastByte(kPanelZeroOf<V, F> - kZeroOf<V, F>));
+      w[j] = V::AddBytes(w[j], V::BroadcastByte(kPanelZeroOf<V, F> - kZeroOf<V, F>));
     }
+  }
+  if constexpr (V::kPairsLines) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 8; j += 2) V::PairLines(w[j], w[j + 1]);
   }
   std::byte* to = lines + (chunk * F::kPhases + phase) * 8 * kPanelLineBytes;
 #pragma GCC unroll 8
@@ -392,11 +405,10 @@ struct PanelKind {
   static constexpr bool kHasOffsets = has_offsets;
 };
 
-// Lanes that multiply unsigned bytes without overflow do so for all widths alike.
 template <typename V, typename F>
-using PanelKindOf = PanelKind<!V::kSignedBytes ? 8
-                              : F::kBits <= 4  ? 4
-                                               : F::kBits,
+using PanelKindOf = PanelKind<V::kWidthsAlike ? 8
+                              : F::kBits <= 4 ? 4
+                                              : F::kBits,
                               F::kGroup, F::kHasOffsets>;
 
 // The part of a panel that a tile runs over.
@@ -407,6 +419,24 @@ struct PanelSegment {
   int zero;  // what the panel's numbers are too large by
 };
 
+// The line of a panel that holds element `index`, or the pair of lines.
+template <typename V>
+[[gnu::always_inline]] inline const std::byte* PanelLine(const Panel& panel, int64_t index) {
+  return panel.lines + (V::kPairsLines ? index / 8 * 2 : index / 4) * kPanelLineBytes;
+}
+
+// The words with element `index` of the vector of rows from `row` on.
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints PanelWords(const std::byte* line, int64_t row,
+                                                          int64_t index) {
+  const typename V::Ints words = V::Load(line + 4 * row);
+  if constexpr (V::kPairsLines) {
+    const typename V::Ints second = V::Load(line + kPanelLineBytes + 4 * row);
+    return V::LineOfPair(words, second, static_cast<int>(index / 4 % 2));
+  }
+  return words;
+}
+
 // Adds what the outliers of a segment contribute to a token's sums in `out`.
 template <typename V, typename Kind, int kVectors>
 [[gnu::always_inline]] inline void AddPanelOutliers(const PanelSegment& segment, int64_t row,
@@ -416,18 +446,18 @@ template <typename V, typename Kind, int kVectors>
   while (outlier != end && outlier->index < segment.begin) ++outlier;
   if (outlier == end || outlier->index >= segment.end) return;
   Floats total[kVectors];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int r = 0; r < kVectors; ++r) total[r] = V::LoadFloats(out + row + r * V::kLanes);
   const typename V::Ints minus_zero = V::Broadcast(-segment.zero);
   do {
     const int64_t index = outlier->index - segment.begin;
-    const std::byte* line = segment.panel.lines + index / 4 * kPanelLineBytes;
+    const std::byte* line = PanelLine<V>(segment.panel, index);
     const int64_t group = index / Kind::kGroup * kPanelRows;
     const Floats value = V::Broadcast(outlier->value);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int r = 0; r < kVectors; ++r) {
       const int64_t at = row + r * V::kLanes;
-      const typename V::Ints four = V::Load(line + 4 * at);
+      const typename V::Ints four = PanelWords<V>(line, at, index);
       const typename V::Ints numbers =
           V::template Dot<Kind::kBits, 1>(&four, kOneAt[index % 4], minus_zero);
       Floats weights =
@@ -438,7 +468,7 @@ template <typename V, typename Kind, int kVectors>
       total[r] = V::MultiplyAdd(weights, value, total[r]);
     }
   } while (++outlier != end && outlier->index < segment.end);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int r = 0; r < kVectors; ++r) V::StoreFloats(total[r], out + row + r * V::kLanes);
 }
 
@@ -452,7 +482,7 @@ template <typename V, typename Kind, int kVectors, int kTokens>
   Floats total[kVectors][kTokens];
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int r = 0; r < kVectors; ++r) {
       total[r][t] = segment.begin == 0 || t < skip
                         ? V::Zero()
@@ -477,7 +507,7 @@ template <typename V, typename Kind, int kVectors, int kTokens>
           init = V::Broadcast(corrections[kHalves * (t * blocks + step) + half]);
           if constexpr (V::kSignedBytes) init = V::ShiftRightSigned(init, shift);
         }
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int r = 0; r < kVectors; ++r) sums[half][r][t] = init;
       }
       const int8_t* a = rows.quants + kStep * step + 16 * half;
@@ -485,7 +515,7 @@ template <typename V, typename Kind, int kVectors, int kTokens>
           lines + half * 4 * kPanelLineBytes, kPanelLineBytes, a, rows.k, sums[half]);
     }
     lines += 8 * kPanelLineBytes;
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int r = 0; r < kVectors; ++r) {
       Floats scale[kHalves];
       Floats offset[kHalves];
@@ -512,7 +542,7 @@ template <typename V, typename Kind, int kVectors, int kTokens>
   for (int t = 0; t < kTokens; ++t) {
     if (t < skip) continue;
     float* of_token = out + t * out_stride;
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int r = 0; r < kVectors; ++r) {
       V::StoreFloats(total[r][t], of_token + row + r * V::kLanes);
     }
@@ -529,6 +559,7 @@ void MultiplySegment(const PanelSegment& segment, int64_t n_rows, const Activati
                      float* out, int64_t out_stride) {
   constexpr int kTokens = V::kTileTokens;
   constexpr int kVectors = V::kTileVectors;
+  static_assert(kTokens <= V::kMostDirectTokens + 1);  // fewer than a tile do not come here
   for (int64_t token = 0; token < activations.n_tokens; token += kTokens) {
     // The last tile reaches back over tokens that are done.
     const int64_t last = activations.n_tokens - kTokens;
@@ -540,8 +571,10 @@ void MultiplySegment(const PanelSegment& segment, int64_t n_rows, const Activati
     for (; row + kVectors * V::kLanes <= n_rows; row += kVectors * V::kLanes) {
       MultiplyTile<V, Kind, kVectors, kTokens>(segment, row, rows, skip, of_tile, out_stride);
     }
-    for (; row < n_rows; row += V::kLanes) {
-      MultiplyTile<V, Kind, 1, kTokens>(segment, row, rows, skip, of_tile, out_stride);
+    if constexpr (kGroupRows % (kVectors * V::kLanes) != 0) {
+      for (; row < n_rows; row += V::kLanes) {
+        MultiplyTile<V, Kind, 1, kTokens>(segment, row, rows, skip, of_tile, out_stride);
+      }
     }
   }
 }
@@ -593,7 +626,7 @@ template <typename V, Plain type, int kTokens, int kParts>
   };
   int64_t line = 0;
   for (; line + kLines <= lines; line += kLines, p += kLines * kLineBytes) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int part = 0; part < kParts; ++part) {
 #pragma GCC unroll 4
       for (int v = 0; v < kSums; ++v) {

@@ -5,6 +5,8 @@
 
 #if defined(__x86_64__)
 #include "kernels/x86/peak_rate.h"
+#elif defined(__aarch64__)
+#include "kernels/arm/peak_rate.h"
 #endif
 
 namespace thaw {
@@ -32,19 +34,33 @@ constexpr Int8PeakLoop kLoops[] = {
      .run = x86::RunPeakAvx2},
 };
 
+#elif defined(__aarch64__)
+
+// A multiplication and an addition for each of 16 products, of 32 where two rows of eight meet two.
+constexpr Int8PeakLoop kLoops[] = {
+    {.instruction = "smmla of 128 bits",
+     .is_available = [](const CpuFeatures& cpu) { return cpu.i8mm; },
+     .operations_per_round = int64_t{2 * 32 * arm::kVectorsPerRound},
+     .run = arm::RunPeakI8mm},
+    {.instruction = "sdot of 128 bits",
+     .is_available = [](const CpuFeatures& cpu) { return cpu.asimddp; },
+     .operations_per_round = int64_t{2 * 16 * arm::kVectorsPerRound},
+     .run = arm::RunPeakDotProd},
+};
+
 #endif
 
 }  // namespace
 
 std::span<const Int8PeakLoop> AllInt8PeakLoops() {
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__aarch64__)
   return kLoops;
 #else
   return {};
 #endif
 }
 
-uint64_t SumWords(std::span<const std::byte> bytes, const CpuFeatures& cpu) {
+uint64_t SumWords(std::span<const std::byte> bytes, [[maybe_unused]] const CpuFeatures& cpu) {
   uint64_t sum = 0;
   size_t done = 0;
 #if defined(__x86_64__)
@@ -55,6 +71,9 @@ uint64_t SumWords(std::span<const std::byte> bytes, const CpuFeatures& cpu) {
     done = bytes.size() / x86::kReadRunBytes * x86::kReadRunBytes;
     sum = x86::SumWordsAvx2(bytes.data(), done);
   }
+#elif defined(__aarch64__)
+  done = bytes.size() / arm::kReadRunBytes * arm::kReadRunBytes;
+  sum = arm::SumWordsNeon(bytes.data(), done);
 #endif
   for (; done + sizeof(uint64_t) <= bytes.size(); done += sizeof(uint64_t)) {
     uint64_t word;

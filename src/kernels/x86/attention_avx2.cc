@@ -1,5 +1,5 @@
 // Attention over a KV cache in AVX2. See avx2.h for what may be called here.
-#include "kernels/x86/attention_tile.h"
+#include "kernels/attention_tile.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/int8_block_avx2.h"
 #include "kernels/x86/vector_avx2.h"

@@ -1,7 +1,7 @@
 // Attention over a KV cache in AVX-512. See avx512.h for what may be called here.
 #include <immintrin.h>
 
-#include "kernels/x86/attention_tile.h"
+#include "kernels/attention_tile.h"
 #include "kernels/x86/avx512.h"
 
 namespace thaw::avx512 {

@@ -20,6 +20,8 @@ struct Lanes8 {
   static constexpr int kLanes = 8;
   // Sums of two products must fit 16 bits, which those of unsigned bytes do not.
   static constexpr bool kSignedBytes = true;
+  static constexpr bool kWidthsAlike = false;
+  static constexpr bool kPairsLines = false;
   // Six sums of 16-bit integers, two vectors of weights, one of activations and what is in flight
   // fill the 16 registers; the sums of floats lie in memory.
   static constexpr int kTileTokens = 3;

@@ -20,6 +20,8 @@ struct Lanes16 {
   static constexpr int kLanes = 16;
   // Dot multiplies weights of 8 bits as unsigned numbers; it never overflows.
   static constexpr bool kSignedBytes = false;
+  static constexpr bool kWidthsAlike = true;
+  static constexpr bool kPairsLines = false;
   // Tokens and vectors of rows of a tile of a panel: 12 sums of integers and 12 of floats, two
   // vectors of weights and one of activations fill the 32 registers.
   static constexpr int kTileTokens = 6;
@@ -56,6 +58,7 @@ struct Lanes16 {
   THAW_INLINE Ints Xor(Ints a, Ints b) { return _mm512_xor_si512(a, b); }
   THAW_INLINE Ints Add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
   THAW_INLINE Ints Subtract(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
+  THAW_INLINE Ints AddBytes(Ints a, Ints b) { return _mm512_add_epi8(a, b); }
   template <int n>
   THAW_INLINE Ints ShiftLeft(Ints x) {
     return _mm512_slli_epi32(x, n);

@@ -3,7 +3,7 @@
 // Each file that includes this passes a class of vector operations, V, from its own anonymous
 // namespace. That makes every instance of these templates local to the file, as the rule of
 // x86/avx2.h asks. V has
-//   Type, kLanes (8 or 16)         a vector of floats
+//   Type, kLanes (4, 8 or 16)      a vector of floats
 //   kKeyRows                       rows of a product with keys, one unit at a time, that are
 //                                  converted as they are loaded
 //   kValueRows, kValueVectors      rows and vectors of a product with such values
