@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the program over data that other programs made, and requires exactly what it is known to reach.
 
-usage: conformance_test.py THAW default|portable|avx2
+usage: conformance_test.py THAW default|portable|avx2|dotprod
 
 The data and its checker are found through THAW_CONFORMANCE_DIR (default: ../shared/conformance beside
 the project), the real model through THAW_MODEL. Exit status 77, skipped, without the data or on a CPU
@@ -73,8 +73,12 @@ def check_templates(output):
         yield f"templates: {good} agree; {TEMPLATES_AT_LEAST} did before"
 
 
-def cpu_lacks_avx2():
-    return "avx2" not in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+# What kernels need, as /proc/cpuinfo names it.
+NEEDED = {"avx2": "avx2", "dotprod": "asimddp"}
+
+
+def cpu_lacks(feature):
+    return feature not in Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
 
 
 def main():
@@ -85,8 +89,8 @@ def main():
     if not checker.is_file():
         print(f"SKIP: {data} is not there")
         return SKIPPED
-    if kernels == "avx2" and cpu_lacks_avx2():
-        print("SKIP: this CPU has no AVX2")
+    if kernels in NEEDED and cpu_lacks(NEEDED[kernels]):
+        print(f"SKIP: this CPU has no {NEEDED[kernels]}")
         return SKIPPED
 
     sections = ["quantized", "real"]

@@ -16,14 +16,14 @@ struct IntegerBlock {
   int32x4_t v[8];
 };
 
-[[maybe_unused]] static inline FloatBlock LoadBlock(const float* values) {
+inline FloatBlock LoadBlock(const float* values) {
   FloatBlock block;
   for (int i = 0; i < 8; ++i) block.v[i] = vld1q_f32(values + 4 * i);
   return block;
 }
 
 // By the order of the bits, as integers: a NaN beats everything.
-[[maybe_unused]] static inline float LargestMagnitude(const FloatBlock& block) {
+inline float LargestMagnitude(const FloatBlock& block) {
   uint32x4_t largest = vdupq_n_u32(0);
   for (int i = 0; i < 8; ++i) {
     largest = vmaxq_u32(largest, vreinterpretq_u32_f32(vabsq_f32(block.v[i])));
@@ -35,14 +35,14 @@ struct IntegerBlock {
 }
 
 // The block times `factor`, rounded half to even.
-[[maybe_unused]] static inline IntegerBlock RoundProducts(const FloatBlock& block, float factor) {
+inline IntegerBlock RoundProducts(const FloatBlock& block, float factor) {
   IntegerBlock rounded;
   for (int i = 0; i < 8; ++i) rounded.v[i] = vcvtnq_s32_f32(vmulq_n_f32(block.v[i], factor));
   return rounded;
 }
 
 // 32 integers within +-127, in order.
-[[maybe_unused]] static inline void StoreBytes(const IntegerBlock& q, int8_t* out) {
+inline void StoreBytes(const IntegerBlock& q, int8_t* out) {
   for (int i = 0; i < 8; i += 4) {
     const int16x8_t low = vcombine_s16(vmovn_s32(q.v[i]), vmovn_s32(q.v[i + 1]));
     const int16x8_t high = vcombine_s16(vmovn_s32(q.v[i + 2]), vmovn_s32(q.v[i + 3]));

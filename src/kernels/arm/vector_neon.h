@@ -10,59 +10,59 @@
 namespace thaw::neon {
 
 // Lane i all ones where i < n.
-[[maybe_unused]] static inline uint32x4_t FirstLanes(int64_t n) {
+inline uint32x4_t FirstLanes(int64_t n) {
   const int32x4_t lane = {0, 1, 2, 3};
   return vcltq_s32(lane, vdupq_n_s32(static_cast<int32_t>(n < 4 ? n : 4)));
 }
 
 // The first n < 4 floats at p, the other lanes 0; nothing behind them is read.
-[[maybe_unused]] static inline float32x4_t LoadFirst(const float* p, int64_t n) {
+inline float32x4_t LoadFirst(const float* p, int64_t n) {
   float buffer[4] = {};
   std::memcpy(buffer, p, static_cast<size_t>(n) * 4);
   return vld1q_f32(buffer);
 }
 
 // Writes the first n < 4 lanes to p, and nothing behind them.
-[[maybe_unused]] static inline void StoreFirst(float* p, float32x4_t v, int64_t n) {
+inline void StoreFirst(float* p, float32x4_t v, int64_t n) {
   float buffer[4];
   vst1q_f32(buffer, v);
   std::memcpy(p, buffer, static_cast<size_t>(n) * 4);
 }
 
 // Four numbers of 16 bits.
-[[maybe_unused]] static inline uint16x4_t Load16(const std::byte* p) {
+inline uint16x4_t Load16(const std::byte* p) {
   return vreinterpret_u16_u8(vld1_u8(reinterpret_cast<const uint8_t*>(p)));
 }
 
 // The same of which only the first n < 4 are read; the others are 0.
-[[maybe_unused]] static inline uint16x4_t LoadFirst16(const std::byte* p, int64_t n) {
+inline uint16x4_t LoadFirst16(const std::byte* p, int64_t n) {
   std::byte buffer[8] = {};
   std::memcpy(buffer, p, static_cast<size_t>(n) * 2);
   return Load16(buffer);
 }
 
-[[maybe_unused]] static inline float32x4_t WidenF16(uint16x4_t halves) {
+inline float32x4_t WidenF16(uint16x4_t halves) {
   return vcvt_f32_f16(vreinterpret_f16_u16(halves));
 }
 
-[[maybe_unused]] static inline float32x4_t WidenBF16(uint16x4_t halves) {
+inline float32x4_t WidenBF16(uint16x4_t halves) {
   return vreinterpretq_f32_u32(vshll_n_u16(halves, 16));
 }
 
 // The sum of the four lanes, always in this order: halves, then neighbours.
-[[maybe_unused]] static inline float SumOfLanes(float32x4_t v) {
+inline float SumOfLanes(float32x4_t v) {
   const float32x2_t sum = vadd_f32(vget_low_f32(v), vget_high_f32(v));
   return vget_lane_f32(sum, 0) + vget_lane_f32(sum, 1);
 }
 
 // p times 2^n, n whole numbers, where the product is a normal number.
-[[maybe_unused]] static inline float32x4_t Scale(float32x4_t p, float32x4_t n) {
+inline float32x4_t Scale(float32x4_t p, float32x4_t n) {
   const int32x4_t exponent = vshlq_n_s32(vcvtnq_s32_f32(n), 23);
   return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), exponent));
 }
 
 // e^x, with the error, the ends and the derivation of Exp in x86/vector_avx2.h.
-[[maybe_unused]] static inline float32x4_t Exp(float32x4_t x) {
+inline float32x4_t Exp(float32x4_t x) {
   x = vminq_f32(vdupq_n_f32(88.0f), vmaxq_f32(vdupq_n_f32(-87.0f), x));
   const float32x4_t n = vrndnq_f32(vmulq_f32(x, vdupq_n_f32(0x1.715476p+0f)));
   float32x4_t r = vfmsq_f32(x, n, vdupq_n_f32(0x1.62e4p-1f));
@@ -79,7 +79,7 @@ namespace thaw::neon {
 }
 
 // 2^x for x <= 0, likewise as Exp2 there.
-[[maybe_unused]] static inline float32x4_t Exp2(float32x4_t x) {
+inline float32x4_t Exp2(float32x4_t x) {
   x = vmaxq_f32(vdupq_n_f32(-126.0f), x);
   const float32x4_t n = vrndnq_f32(x);
   const float32x4_t r = vsubq_f32(x, n);
