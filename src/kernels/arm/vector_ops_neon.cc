@@ -34,33 +34,28 @@ float32x4_t SiluTimes(float32x4_t gate, float32x4_t up) {
   return vmulq_f32(vdivq_f32(gate, denominator), up);
 }
 
-// Two numbers (first, second) turned: first c - second s, second c + first s.
-struct Turned {
-  float32x4_t first;
-  float32x4_t second;
-};
-
-Turned Turn(float32x4_t first, float32x4_t second, float32x4_t c, float32x4_t s) {
-  return {vfmaq_f32(vnegq_f32(vmulq_f32(second, s)), first, c),
-          vfmaq_f32(vmulq_f32(first, s), second, c)};
+// Pairs (first, second) turned: first c - second s, second c + first s.
+float32x4x2_t Turn(float32x4_t first, float32x4_t second, float32x4_t c, float32x4_t s) {
+  return {{vfmaq_f32(vnegq_f32(vmulq_f32(second, s)), first, c),
+           vfmaq_f32(vmulq_f32(first, s), second, c)}};
 }
 
 void RopeAdjacent(float* x, const float* cosines, const float* sines, int64_t pairs) {
   int64_t pair = 0;
   for (; pair + 4 <= pairs; pair += 4) {
     const float32x4x2_t xy = vld2q_f32(x + 2 * pair);
-    const Turned turned =
+    const float32x4x2_t turned =
         Turn(xy.val[0], xy.val[1], vld1q_f32(cosines + pair), vld1q_f32(sines + pair));
-    vst2q_f32(x + 2 * pair, {{turned.first, turned.second}});
+    vst2q_f32(x + 2 * pair, turned);
   }
   if (pair == pairs) return;
   const int64_t rest = pairs - pair;
   float buffer[8] = {};
   std::memcpy(buffer, x + 2 * pair, static_cast<size_t>(rest) * 8);
   const float32x4x2_t xy = vld2q_f32(buffer);
-  const Turned turned =
+  const float32x4x2_t turned =
       Turn(xy.val[0], xy.val[1], LoadFirst(cosines + pair, rest), LoadFirst(sines + pair, rest));
-  vst2q_f32(buffer, {{turned.first, turned.second}});
+  vst2q_f32(buffer, turned);
   std::memcpy(x + 2 * pair, buffer, static_cast<size_t>(rest) * 8);
 }
 
@@ -68,17 +63,17 @@ void RopeHalves(float* x, const float* cosines, const float* sines, int64_t pair
   float* y = x + pairs;
   int64_t pair = 0;
   for (; pair + 4 <= pairs; pair += 4) {
-    const Turned turned = Turn(vld1q_f32(x + pair), vld1q_f32(y + pair), vld1q_f32(cosines + pair),
-                               vld1q_f32(sines + pair));
-    vst1q_f32(x + pair, turned.first);
-    vst1q_f32(y + pair, turned.second);
+    const float32x4x2_t turned = Turn(vld1q_f32(x + pair), vld1q_f32(y + pair),
+                                      vld1q_f32(cosines + pair), vld1q_f32(sines + pair));
+    vst1q_f32(x + pair, turned.val[0]);
+    vst1q_f32(y + pair, turned.val[1]);
   }
   if (pair == pairs) return;
   const int64_t rest = pairs - pair;
-  const Turned turned = Turn(LoadFirst(x + pair, rest), LoadFirst(y + pair, rest),
-                             LoadFirst(cosines + pair, rest), LoadFirst(sines + pair, rest));
-  StoreFirst(x + pair, turned.first, rest);
-  StoreFirst(y + pair, turned.second, rest);
+  const float32x4x2_t turned = Turn(LoadFirst(x + pair, rest), LoadFirst(y + pair, rest),
+                                    LoadFirst(cosines + pair, rest), LoadFirst(sines + pair, rest));
+  StoreFirst(x + pair, turned.val[0], rest);
+  StoreFirst(y + pair, turned.val[1], rest);
 }
 
 }  // namespace
