@@ -11,6 +11,10 @@
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace thaw {
 namespace {
@@ -74,6 +78,19 @@ uint64_t SavedStates() {
   return (uint64_t{high} << 32) | low;
 }
 
+// Asks the system for the tile registers. Linux lends them only to processes that have asked once,
+// for all their threads (Documentation/arch/x86/xstate.rst), and refuses where a signal stack is
+// too small for them.
+bool MayUseTiles() {
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // the state component, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return true;
+#endif
+}
+
 std::string BrandString() {
   std::array<uint32_t, 12> words{};
   if (__get_cpuid_max(0x80000000, nullptr) < 0x80000004) return "";
@@ -103,8 +120,8 @@ CpuFeatures Detect() {
   const uint64_t saved = SavedStates();
   const bool avx = (saved & kAvxStates) == kAvxStates && Bit(leaf1.ecx, 28);
   const bool avx512 = avx && (saved & kAvx512States) == kAvx512States;
-  const bool amx = (saved & kAmxStates) == kAmxStates;
   const CpuidRegisters leaf7 = Cpuid(7, 0);
+  const bool amx = (saved & kAmxStates) == kAmxStates && Bit(leaf7.edx, 24) && MayUseTiles();
   const CpuidRegisters leaf7_1 = leaf7.eax >= 1 ? Cpuid(7, 1) : CpuidRegisters{};
   f.avx2 = avx && Bit(leaf7.ebx, 5);
   f.fma = avx && Bit(leaf1.ecx, 12);

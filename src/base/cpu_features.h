@@ -45,8 +45,9 @@ struct CpuFeatureName {
 // Every feature, in the order of Names().
 std::span<const CpuFeatureName> AllCpuFeatures();
 
-// Read from the CPU at the first call; a feature whose registers the system does not save counts as
-// absent. Thread safe.
+// Read from the CPU at the first call, which also asks the system for the registers of AMX, for the
+// whole process; a feature whose registers the system does not save or lend counts as absent.
+// Thread safe.
 const CpuFeatures& HostCpu();
 
 // What a 64-bit ARM CPU is called whose register MIDR_EL1 is `midr`: "Neoverse N1", or its numbers

@@ -8,6 +8,7 @@
 #include "kernels/portable/portable.h"
 
 #if defined(__x86_64__)
+#include "kernels/x86/amx.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/avx512.h"
 #elif defined(__aarch64__)
@@ -54,6 +55,12 @@ constexpr PanelKernels kAvx512Panels = [] {
   return kernels;
 }();
 
+constexpr PanelKernels kAmxPanels = [] {
+  PanelKernels kernels = kAvx512Panels;
+  kernels.multiply_packed = amx::MultiplyPacked;
+  return kernels;
+}();
+
 constexpr KernelTable kAvx2 = {
     .name = "avx2",
     .is_available = [](const CpuFeatures& cpu) { return cpu.avx2 && cpu.fma && cpu.f16c; },
@@ -79,7 +86,17 @@ constexpr KernelTable kAvx512 = [] {
   return table;
 }();
 
-constexpr std::array<const KernelTable*, 3> kTables = {&kAvx512, &kAvx2, &kPortable};
+constexpr KernelTable kAmx = [] {
+  KernelTable table = kAvx512;
+  table.name = "amx";
+  table.matmul = MatMul<kAmxPanels>;
+  table.is_available = [](const CpuFeatures& cpu) {
+    return kAvx512.is_available(cpu) && cpu.amx_int8;
+  };
+  return table;
+}();
+
+constexpr std::array<const KernelTable*, 4> kTables = {&kAmx, &kAvx512, &kAvx2, &kPortable};
 
 #elif defined(__aarch64__)
 

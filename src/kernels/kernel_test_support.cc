@@ -7,6 +7,10 @@
 #include "tensor/blocks.h"
 #include "tensor/half.h"
 
+#if defined(__x86_64__)
+#include "kernels/x86/emulated_amx.h"
+#endif
+
 namespace thaw {
 namespace {
 
@@ -57,6 +61,14 @@ void MakeScalesSane(ElementType type, std::byte* block, std::mt19937& random) {
 }
 
 }  // namespace
+
+std::vector<const KernelTable*> AllAndEmulatedKernelTables() {
+  std::vector<const KernelTable*> tables(AllKernelTables().begin(), AllKernelTables().end());
+#if defined(__x86_64__)
+  for (const EmulatedAmxTable& each : EmulatedAmxTables()) tables.push_back(&each.table);
+#endif
+  return tables;
+}
 
 std::vector<float> RandomFloats(int64_t n, std::mt19937& random) {
   std::normal_distribution<float> normal;

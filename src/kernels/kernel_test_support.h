@@ -28,9 +28,15 @@ class EachKernelTable : public ::testing::TestWithParam<const KernelTable*> {
   const KernelTable& table() const { return *GetParam(); }
 };
 
-#define INSTANTIATE_FOR_EACH_KERNEL_TABLE(Suite)                            \
-  INSTANTIATE_TEST_SUITE_P(, Suite, ::testing::ValuesIn(AllKernelTables()), \
+#define INSTANTIATE_FOR_KERNEL_TABLES(Suite, tables)             \
+  INSTANTIATE_TEST_SUITE_P(, Suite, ::testing::ValuesIn(tables), \
                            [](const auto& test) { return std::string(test.param->name); })
+
+#define INSTANTIATE_FOR_EACH_KERNEL_TABLE(Suite) \
+  INSTANTIATE_FOR_KERNEL_TABLES(Suite, AllKernelTables())
+
+// AllKernelTables, and those that emulate instructions which few CPUs have: for what those do.
+std::vector<const KernelTable*> AllAndEmulatedKernelTables();
 
 // `n` floats, normally distributed.
 std::vector<float> RandomFloats(int64_t n, std::mt19937& random);

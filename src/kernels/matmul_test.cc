@@ -383,7 +383,7 @@ TEST_P(MatMulKernels, MatMulOfANanIsNan) {
   }
 }
 
-INSTANTIATE_FOR_EACH_KERNEL_TABLE(MatMulKernels);
+INSTANTIATE_FOR_KERNEL_TABLES(MatMulKernels, AllAndEmulatedKernelTables());
 
 }  // namespace
 }  // namespace thaw

@@ -151,9 +151,6 @@ template <typename V, int kGroup, bool kHasOffsets>
   return total;
 }
 
-// A product with kOneAt[i] picks byte i of every word.
-inline constexpr int8_t kOneAt[4][4] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}};
-
 // ------------------------------------------------------------------------------------ directly
 
 template <typename F>
@@ -213,6 +210,9 @@ template <typename V, typename F, int kTokens, int phase>
                                                      terms.offset + group, rows, t, step);
   }
 }
+
+// A product with kOneAt[i] picks byte i of every word.
+inline constexpr int8_t kOneAt[4][4] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}};
 
 // The weights of element `index` of a block, for all rows of a vector.
 template <typename V, typename F>
@@ -349,16 +349,16 @@ inline constexpr int64_t kPanelBytes =
 
 static_assert(kPanelBytes <= kPackedScratchBytes);
 
-template <typename V, typename F, int phase>
+// `kPanelZero`: what the panel's numbers are too large by; with 0 they are signed bytes.
+template <typename V, typename F, int kPanelZero, int phase>
 [[gnu::always_inline]] inline void UnpackStep(const BlockPlace& place, int chunk,
                                               std::byte* lines) {
   typename V::Ints w[8];
   LoadWeights<V, F>(place, chunk, phase, w);
-  if constexpr (kPanelZeroOf<V, F> != kZeroOf<V, F>) {
+  constexpr int kRaise = kPanelZero - kZeroOf<V, F>;
+  if constexpr (kRaise != 0) {
 #pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) {
-      w[j] = V::AddBytes(w[j], V::BroadcastByte(kPanelZeroOf<V, F> - kZeroOf<V, F>));
-    }
+    for (int j = 0; j < 8; ++j) w[j] = V::AddBytes(w[j], V::BroadcastByte(kRaise));
   }
   if constexpr (V::kPairsLines) {
 #pragma GCC unroll 4
@@ -370,7 +370,7 @@ template <typename V, typename F, int phase>
 }
 
 // Elements [begin, end) of a group as rows [row, row + 16) of a panel.
-template <typename V, typename F>
+template <typename V, typename F, int kPanelZero>
 [[gnu::noinline]] void FillPanel(const std::byte* group, int64_t k, int64_t begin, int64_t end,
                                  int64_t row, const Panel& panel) {
   for (int lane = 0; lane < kGroupRows; lane += V::kLanes) {
@@ -385,14 +385,43 @@ template <typename V, typename F>
         if constexpr (F::kHasOffsets) V::StoreFloats(terms.offset[i], offsets);
       }
       for (int chunk = 0; chunk < F::kChunks; ++chunk) {
-        UnpackStep<V, F, 0>(place, chunk, lines);
-        if constexpr (F::kPhases > 1) UnpackStep<V, F, 1>(place, chunk, lines);
+        UnpackStep<V, F, kPanelZero, 0>(place, chunk, lines);
+        if constexpr (F::kPhases > 1) UnpackStep<V, F, kPanelZero, 1>(place, chunk, lines);
         if constexpr (F::kPhases > 2) {
-          UnpackStep<V, F, 2>(place, chunk, lines);
-          UnpackStep<V, F, 3>(place, chunk, lines);
+          UnpackStep<V, F, kPanelZero, 2>(place, chunk, lines);
+          UnpackStep<V, F, kPanelZero, 3>(place, chunk, lines);
         }
       }
       lines += kStepsOfBlock<F> * 8 * kPanelLineBytes;
+    }
+  }
+}
+
+// The part of a panel that a tile runs over.
+struct PanelSegment {
+  Panel panel;
+  int64_t begin;  // elements of the row
+  int64_t end;
+  int zero;  // what the panel's numbers are too large by
+};
+
+// Unpacks groups of rows, two at a time and a segment after another, and hands each to
+// multiply(segment, first row, number of rows).
+template <typename V, typename F, int kPanelZero, typename Multiply>
+[[gnu::always_inline]] inline void ForEachSegment(const std::byte* groups, int64_t n_groups,
+                                                  int64_t k, std::byte* scratch,
+                                                  const Multiply& multiply) {
+  const int64_t group_bytes = kGroupRows * (k / F::kBlock) * kBlockBytes<F>;
+  const Panel panel(scratch);
+  for (int64_t g = 0; g < n_groups; g += kPanelGroups) {
+    const int64_t of_panel = n_groups - g < kPanelGroups ? n_groups - g : kPanelGroups;
+    for (int64_t begin = 0; begin < k; begin += kSegment) {
+      const int64_t end = k - begin < kSegment ? k : begin + kSegment;
+      for (int64_t i = 0; i < of_panel; ++i) {
+        FillPanel<V, F, kPanelZero>(groups + (g + i) * group_bytes, k, begin, end, i * kGroupRows,
+                                    panel);
+      }
+      multiply(PanelSegment{panel, begin, end, kPanelZero}, g * kGroupRows, of_panel * kGroupRows);
     }
   }
 }
@@ -410,14 +439,6 @@ using PanelKindOf = PanelKind<V::kWidthsAlike ? 8
                               : F::kBits <= 4 ? 4
                                               : F::kBits,
                               F::kGroup, F::kHasOffsets>;
-
-// The part of a panel that a tile runs over.
-struct PanelSegment {
-  Panel panel;
-  int64_t begin;  // elements of the row
-  int64_t end;
-  int zero;  // what the panel's numbers are too large by
-};
 
 // The line of a panel that holds element `index`, or the pair of lines.
 template <typename V>
@@ -437,6 +458,19 @@ template <typename V>
   return words;
 }
 
+// Byte `index` of every word, a number of the panel less `zero`, whether or not the lanes multiply
+// such bytes: brought to the upper end of its word, it comes down with or without its sign.
+template <typename V, int kBits>
+[[gnu::always_inline]] inline typename V::Floats NumbersAt(typename V::Ints words, int index,
+                                                           int zero) {
+  const typename V::Ints top = V::ShiftLeft(words, 24 - 8 * index);
+  if constexpr (kBits == 8 && V::kSignedBytes) {
+    return V::ToFloats(V::template ShiftRightSigned<24>(top));
+  } else {
+    return V::ToFloats(V::Subtract(V::template ShiftRight<24>(top), V::Broadcast(zero)));
+  }
+}
+
 // Adds what the outliers of a segment contribute to a token's sums in `out`.
 template <typename V, typename Kind, int kVectors>
 [[gnu::always_inline]] inline void AddPanelOutliers(const PanelSegment& segment, int64_t row,
@@ -448,7 +482,6 @@ template <typename V, typename Kind, int kVectors>
   Floats total[kVectors];
 #pragma GCC unroll 4
   for (int r = 0; r < kVectors; ++r) total[r] = V::LoadFloats(out + row + r * V::kLanes);
-  const typename V::Ints minus_zero = V::Broadcast(-segment.zero);
   do {
     const int64_t index = outlier->index - segment.begin;
     const std::byte* line = PanelLine<V>(segment.panel, index);
@@ -457,11 +490,9 @@ template <typename V, typename Kind, int kVectors>
 #pragma GCC unroll 4
     for (int r = 0; r < kVectors; ++r) {
       const int64_t at = row + r * V::kLanes;
-      const typename V::Ints four = PanelWords<V>(line, at, index);
-      const typename V::Ints numbers =
-          V::template Dot<Kind::kBits, 1>(&four, kOneAt[index % 4], minus_zero);
-      Floats weights =
-          V::Multiply(V::LoadFloats(segment.panel.scales + group + at), V::ToFloats(numbers));
+      const Floats numbers = NumbersAt<V, Kind::kBits>(PanelWords<V>(line, at, index),
+                                                       static_cast<int>(index % 4), segment.zero);
+      Floats weights = V::Multiply(V::LoadFloats(segment.panel.scales + group + at), numbers);
       if constexpr (Kind::kHasOffsets) {
         weights = V::Add(weights, V::LoadFloats(segment.panel.offsets + group + at));
       }
@@ -712,27 +743,20 @@ template <typename V, typename F>
 void MultiplyGroups(const std::byte* groups, int64_t n_groups, const Activations& activations,
                     float* out, int64_t out_stride, std::byte* scratch) {
   const int64_t k = activations.k;
-  const int64_t group_bytes = kGroupRows * (k / F::kBlock) * kBlockBytes<F>;
   if (activations.n_tokens <= V::kMostDirectTokens) {
+    const int64_t group_bytes = kGroupRows * (k / F::kBlock) * kBlockBytes<F>;
     for (int64_t g = 0; g < n_groups; ++g) {
       MultiplyDirectly<V, F>(groups + g * group_bytes, activations, out + g * kGroupRows,
                              out_stride);
     }
     return;
   }
-  const Panel panel(scratch);
-  for (int64_t g = 0; g < n_groups; g += kPanelGroups) {
-    const int64_t of_panel = n_groups - g < kPanelGroups ? n_groups - g : kPanelGroups;
-    for (int64_t begin = 0; begin < k; begin += kSegment) {
-      const int64_t end = k - begin < kSegment ? k : begin + kSegment;
-      for (int64_t i = 0; i < of_panel; ++i) {
-        FillPanel<V, F>(groups + (g + i) * group_bytes, k, begin, end, i * kGroupRows, panel);
-      }
-      MultiplySegment<V, PanelKindOf<V, F>>({panel, begin, end, kPanelZeroOf<V, F>},
-                                            of_panel * kGroupRows, activations,
-                                            out + g * kGroupRows, out_stride);
-    }
-  }
+  ForEachSegment<V, F, kPanelZeroOf<V, F>>(
+      groups, n_groups, k, scratch,
+      [&](const PanelSegment& segment, int64_t first_row, int64_t n_rows) {
+        MultiplySegment<V, PanelKindOf<V, F>>(segment, n_rows, activations, out + first_row,
+                                              out_stride);
+      });
 }
 
 // Whole groups of packed rows of any packable type.
@@ -747,36 +771,10 @@ void MultiplyPackedGroups(ElementType type, const std::byte* groups, int64_t n_g
       return MultiplyPlainGroups<V, Plain::kF16>(groups, n_groups, a, out, out_stride);
     case ElementType::kBF16:
       return MultiplyPlainGroups<V, Plain::kBF16>(groups, n_groups, a, out, out_stride);
-    case ElementType::kQ4_0:
-      return MultiplyGroups<V, FormatQ4_0>(groups, n_groups, a, out, out_stride, scratch);
-    case ElementType::kQ4_1:
-      return MultiplyGroups<V, FormatQ4_1>(groups, n_groups, a, out, out_stride, scratch);
-    case ElementType::kQ5_0:
-      return MultiplyGroups<V, FormatQ5_0>(groups, n_groups, a, out, out_stride, scratch);
-    case ElementType::kQ5_1:
-      return MultiplyGroups<V, FormatQ5_1>(groups, n_groups, a, out, out_stride, scratch);
-    case ElementType::kQ8_0:
-      return MultiplyGroups<V, FormatQ8_0>(groups, n_groups, a, out, out_stride, scratch);
-    case ElementType::kQ2_K:
-      return MultiplyGroups<V, FormatQ2_K>(groups, n_groups, a, out, out_stride, scratch);
-    case ElementType::kQ3_K:
-      return MultiplyGroups<V, FormatQ3_K>(groups, n_groups, a, out, out_stride, scratch);
-    case ElementType::kQ4_K:
-      return MultiplyGroups<V, FormatQ4_K>(groups, n_groups, a, out, out_stride, scratch);
-    case ElementType::kQ5_K:
-      return MultiplyGroups<V, FormatQ5_K>(groups, n_groups, a, out, out_stride, scratch);
-    case ElementType::kQ6_K:
-      return MultiplyGroups<V, FormatQ6_K>(groups, n_groups, a, out, out_stride, scratch);
-    case ElementType::kIQ4_NL:
-      return MultiplyGroups<V, FormatIQ4_NL>(groups, n_groups, a, out, out_stride, scratch);
-    case ElementType::kIQ4_XS:
-      return MultiplyGroups<V, FormatIQ4_XS>(groups, n_groups, a, out, out_stride, scratch);
-    case ElementType::kMXFP4:
-      return MultiplyGroups<V, FormatMXFP4>(groups, n_groups, a, out, out_stride, scratch);
-    case ElementType::kNVFP4:
-      return MultiplyGroups<V, FormatNVFP4>(groups, n_groups, a, out, out_stride, scratch);
     default:
-      return;  // CanPackRows says no to it
+      return VisitFormat(type, [&]<typename F>() {
+        MultiplyGroups<V, F>(groups, n_groups, a, out, out_stride, scratch);
+      });
   }
 }
 

@@ -20,6 +20,11 @@ constexpr int64_t OperationsOf(int64_t vector_bytes, int64_t vectors) {
 }
 
 constexpr Int8PeakLoop kLoops[] = {
+    {.instruction = "tdpbssd of 16 x 64 bytes",
+     .is_available = [](const CpuFeatures& cpu) { return cpu.amx_int8; },
+     // As many vectors of 64 bytes as there are pairs of a row and a column.
+     .operations_per_round = OperationsOf(64, int64_t{16} * 16 * x86::kAmxProductsPerRound),
+     .run = x86::RunPeakAmx},
     {.instruction = "vpdpbusd of 512 bits",
      .is_available = [](const CpuFeatures& cpu) { return cpu.avx512f && cpu.avx512vnni; },
      .operations_per_round = OperationsOf(64, x86::kVnniVectorsPerRound),

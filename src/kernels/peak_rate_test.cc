@@ -9,16 +9,19 @@
 namespace thaw {
 namespace {
 
-// Sum i begins with i in each lane; each int8 product that a lane adds is 3 * -2.
+// Sum i begins with i in each lane; each int8 product that a lane adds is 3 * -2: 64 of them of a
+// tile, eight of a matrix of ARM, four of a vector.
 int32_t ExpectedSum(const Int8PeakLoop& loop, int64_t rounds) {
   const std::string_view instruction = loop.instruction;
-  const bool is_matrix = instruction.starts_with("smmla");
-  const int64_t products_per_lane = is_matrix ? 8 : 4;
-  const int64_t lanes = instruction.ends_with("512 bits")   ? 16
+  const int64_t products = instruction.starts_with("tdp")     ? 64
+                           : instruction.starts_with("smmla") ? 8
+                                                              : 4;
+  const int64_t lanes = instruction.starts_with("tdp")      ? 16 * 16
+                        : instruction.ends_with("512 bits") ? 16
                         : instruction.ends_with("256 bits") ? 8
                                                             : 4;
-  const int64_t sums = loop.operations_per_round / (2 * lanes * products_per_lane);
-  return static_cast<int32_t>(sums * (sums - 1) / 2 - sums * rounds * products_per_lane * 6);
+  const int64_t sums = loop.operations_per_round / (2 * lanes * products);
+  return static_cast<int32_t>(sums * (sums - 1) / 2 - sums * rounds * products * 6);
 }
 
 TEST(Int8PeakLoops, MultiplyAndAddAsOftenAsTheySay) {
@@ -68,6 +71,8 @@ TEST(Int8PeakLoops, TheFirstThatTheCpuHasIsTaken) {
   EXPECT_STREQ(FindInt8PeakLoop(cpu)->instruction, "vpdpbusd of 256 bits");
   cpu.avx512f = cpu.avx512vnni = true;
   EXPECT_STREQ(FindInt8PeakLoop(cpu)->instruction, "vpdpbusd of 512 bits");
+  cpu.amx_int8 = true;
+  EXPECT_STREQ(FindInt8PeakLoop(cpu)->instruction, "tdpbssd of 16 x 64 bytes");
 }
 #elif defined(__aarch64__)
 TEST(Int8PeakLoops, TheFirstThatTheCpuHasIsTaken) {

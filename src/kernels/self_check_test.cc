@@ -25,7 +25,7 @@ TEST_P(SelfCheck, FindsNothingWrongWithTheKernelsAsTheyAre) {
   EXPECT_EQ(FindDisagreement(table(), AllTypes()), std::nullopt);
 }
 
-INSTANTIATE_FOR_EACH_KERNEL_TABLE(SelfCheck);
+INSTANTIATE_FOR_KERNEL_TABLES(SelfCheck, AllAndEmulatedKernelTables());
 
 // Kernels that are wrong in one number each.
 KernelTable WithWrongMatMul() {

@@ -110,7 +110,7 @@ def test_doctor_has_an_int8_rate_where_the_cpu_has_the_instruction(thaw):
     assert rates["disk_gb_per_s"] is None, "no file, no disk"
     if {"avx2", "asimddp"} & set(report["cpu_features"]):
         assert rates["int8_tops"] > 0
-        assert rates["int8_instruction"].startswith(("vp", "sdot", "smmla"))
+        assert rates["int8_instruction"].startswith(("tdp", "vp", "sdot", "smmla"))
     else:
         assert rates["int8_tops"] is None and rates["int8_instruction"] is None
 

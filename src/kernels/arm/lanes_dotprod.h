@@ -29,6 +29,7 @@ struct Lanes4 {
   // 16 sums of floats (four vectors of rows take turns), the weights of a step and one token's
   // activations fit the registers.
   static constexpr int kMostDirectTokens = 4;
+  static constexpr int kMostPlainTokens = 6;  // times floats: four sums of each
 
   THAW_INLINE Ints Load(const std::byte* p) {
     return vreinterpretq_s32_u8(vld1q_u8(reinterpret_cast<const uint8_t*>(p)));

@@ -61,6 +61,7 @@ struct Lanes8 {
   THAW_INLINE Ints Or(Ints a, Ints b) { return _mm256_or_si256(a, b); }
   THAW_INLINE Ints Xor(Ints a, Ints b) { return _mm256_xor_si256(a, b); }
   THAW_INLINE Ints Add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
+  THAW_INLINE Ints AddBytes(Ints a, Ints b) { return _mm256_add_epi8(a, b); }
   THAW_INLINE Ints Subtract(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
   template <int n>
   THAW_INLINE Ints ShiftLeft(Ints x) {

@@ -7,6 +7,11 @@
 
 namespace thaw::x86 {
 
+// tdpbssd multiplies 16 rows of 64 bytes with 16 columns in 16 cycles, and its sums are there after
+// 52: four sums keep the unit busy (Sapphire Rapids, Intel's optimization manual; not measured).
+inline constexpr int kAmxProductsPerRound = 4;
+int32_t RunPeakAmx(int64_t rounds);
+
 // vpdpbusd takes up to 5 cycles and up to two start in each: 10 sums keep a core busy; 12 are even
 // runs of 4 and leave room for the operands among 16 registers.
 inline constexpr int kVnniVectorsPerRound = 12;

@@ -1,0 +1,21 @@
+// See avx2.h for what may be called here.
+#include "kernels/x86/avx2.h"
+#include "kernels/x86/emulated_amx.h"
+#include "kernels/x86/emulated_tiles.h"
+#include "kernels/x86/lanes_avx2.h"
+#include "kernels/x86/packed_tiles.h"
+
+namespace thaw::emulated_amx {
+
+void MultiplyPackedAvx2(ElementType type, const std::byte* groups, int64_t n_groups,
+                        const Activations& activations, float* out, int64_t out_stride,
+                        std::byte* scratch) {
+  if (!IsMultipliedByTiles(type, activations.n_tokens)) {
+    avx2::MultiplyPacked(type, groups, n_groups, activations, out, out_stride, scratch);
+    return;
+  }
+  MultiplyPackedByTiles<Lanes8, EmulatedTiles>(type, groups, n_groups, activations, out, out_stride,
+                                               scratch);
+}
+
+}  // namespace thaw::emulated_amx

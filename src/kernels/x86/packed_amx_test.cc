@@ -1,0 +1,212 @@
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "kernels/kernel_test_support.h"
+#include "kernels/self_check.h"
+#include "kernels/x86/emulated_amx.h"
+#include "tensor/blocks.h"
+#include "tensor/packed_rows.h"
+
+namespace thaw {
+namespace {
+
+// Every table that multiplies by tiles, emulated or not, beside the one whose bits it must give.
+struct TileTable {
+  const KernelTable* table;
+  const KernelTable* original;
+};
+
+std::vector<TileTable> TileTables() {
+  std::vector<TileTable> tables;
+  for (const EmulatedAmxTable& each : EmulatedAmxTables()) {
+    tables.push_back({&each.table, each.original});
+  }
+  const KernelTable* amx = nullptr;
+  const KernelTable* avx512 = nullptr;
+  for (const KernelTable* table : AllKernelTables()) {
+    if (std::string_view(table->name) == "amx") amx = table;
+    if (std::string_view(table->name) == "avx512") avx512 = table;
+  }
+  tables.push_back({amx, avx512});
+  return tables;
+}
+
+class TileKernels : public ::testing::TestWithParam<TileTable> {
+ protected:
+  void SetUp() override {
+    if (!table().is_available(HostCpu())) {
+      GTEST_SKIP() << "this CPU cannot run the " << table().name << " kernels";
+    }
+  }
+  const KernelTable& table() const { return *GetParam().table; }
+  const KernelTable& original() const { return *GetParam().original; }
+};
+
+INSTANTIATE_TEST_SUITE_P(, TileKernels, ::testing::ValuesIn(TileTables()),
+                         [](const auto& test) { return std::string(test.param.table->name); });
+
+constexpr int64_t kRows = 3 * kPackedGroupRows + 5;
+
+// Rows, packed.
+struct PackedMatrix {
+  PackedMatrix(ElementType type, int64_t k, std::vector<std::byte> file_rows)
+      : bytes(std::move(file_rows)), rows{type, bytes.data(), kRows, k, /*is_packed=*/true} {
+    std::vector<std::byte> scratch(static_cast<size_t>(PackScratchBytes(type, k)));
+    PackRows(type, k, kRows, bytes.data(), bytes.data(), scratch.data());
+  }
+
+  std::vector<std::byte> bytes;
+  WeightRows rows;
+};
+
+std::vector<float> MatMul(const KernelTable& table, const WeightRows& weights, int64_t row_begin,
+                          int64_t row_end, const Activations& activations) {
+  std::vector<float> out(static_cast<size_t>(activations.n_tokens * kRows), -1.0f);
+  ScratchMemory scratch(MatMulScratchBytes(weights.k));
+  table.matmul(weights, row_begin, row_end, activations, out.data(), kRows, scratch.data());
+  return out;
+}
+
+bool AreSameBits(float a, float b) {
+  return std::memcmp(&a, &b, sizeof(a)) == 0 || (std::isnan(a) && std::isnan(b));
+}
+
+void ExpectSameBits(const TileTable& tables, const WeightRows& weights, int64_t begin, int64_t end,
+                    const Activations& activations) {
+  const std::vector<float> found = MatMul(*tables.table, weights, begin, end, activations);
+  const std::vector<float> expected = MatMul(*tables.original, weights, begin, end, activations);
+  if (std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)) == 0) return;
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (AreSameBits(found[i], expected[i])) continue;
+    FAIL() << Info(weights.type).name << " k " << weights.k << " row " << i % kRows << " of "
+           << begin << " to " << end << " token " << i / kRows << " of " << activations.n_tokens
+           << ": " << found[i] << " instead of " << expected[i];
+  }
+}
+
+// Of a single group, of two, and of two that begin with the second.
+void ExpectSameBitsOfParts(const TileTable& tables, const WeightRows& weights,
+                           const Activations& activations) {
+  ExpectSameBits(tables, weights, 16, 32, activations);
+  ExpectSameBits(tables, weights, 0, 32, activations);
+  ExpectSameBits(tables, weights, 16, 48, activations);
+}
+
+// Normally distributed numbers of which one in thirty is an outlier, but for tokens of special
+// ones: nothing, the largest quants of one sign and of both, denormal, huge, a NaN.
+std::vector<float> Values(int64_t n_tokens, int64_t k, std::mt19937& random) {
+  std::vector<float> values = RandomFloats(n_tokens * k, random);
+  for (size_t i = random() % 30; i < values.size(); i += 1 + random() % 59) values[i] *= 20;
+  const auto fill = [&](int64_t token, auto value) {
+    if (token >= n_tokens) return;
+    for (int64_t i = 0; i < k; ++i) values[static_cast<size_t>(token * k + i)] = value(i);
+  };
+  fill(1, [](int64_t) { return 0.0f; });
+  fill(3, [](int64_t) { return 127.0f; });
+  fill(4, [](int64_t) { return -127.0f; });
+  fill(7, [](int64_t i) { return i % 2 == 0 ? 127.0f : -127.0f; });
+  fill(11, [](int64_t) { return 1e-40f; });
+  fill(18, [](int64_t) { return 1e30f; });
+  if (n_tokens > 20) values[static_cast<size_t>(20 * k + k / 2)] = std::nanf("");
+  return values;
+}
+
+TEST_P(TileKernels, GiveTheBitsOfTheDotProductsOfTheSameVectors) {
+  std::mt19937 random(21);
+  for (const ElementTypeInfo& info : AllElementTypes()) {
+    bool is_shortest = true;
+    for (const int64_t k : {32, 64, 256, 1536, 2048 + 32, 2048 + 96, 2048 + 256, 4096}) {
+      if (!info.is_quantized || k % info.block_elements != 0) continue;
+      if (!CanPackRows(info.type, k)) continue;
+      const PackedMatrix matrix(info.type, k, RandomRows(info.type, kRows * k, random));
+      for (int64_t n_tokens = 9; n_tokens <= 50; ++n_tokens) {
+        // Of longer rows: a small tile, a whole one, and where the last reaches back by a token, by
+        // half a tile, by a token less and by all but one.
+        const bool is_chosen = n_tokens == 10 || n_tokens == 16 || n_tokens == 31 ||
+                               n_tokens == 40 || n_tokens == 41 || n_tokens == 49;
+        if (!is_shortest && !is_chosen) continue;
+        const OwnedActivations activations(original(), Values(n_tokens, k, random), n_tokens, k);
+        ExpectSameBits(GetParam(), matrix.rows, 0, kRows, activations.view());
+        if (is_shortest) ExpectSameBitsOfParts(GetParam(), matrix.rows, activations.view());
+        if (HasFatalFailure()) return;
+      }
+      is_shortest = false;
+    }
+  }
+}
+
+// Numbers whose bits are all clear, all set, or those that make the ends of signed bytes.
+TEST_P(TileKernels, GiveTheSameBitsForExtremeWeights) {
+  struct {
+    ElementType type;
+    int64_t begin;  // of the numbers in a block
+    int64_t end;
+  } const cases[] = {
+      {ElementType::kQ4_0, offsetof(BlockQ4_0, qs), sizeof(BlockQ4_0)},
+      {ElementType::kQ5_1, offsetof(BlockQ5_1, qh), sizeof(BlockQ5_1)},
+      {ElementType::kQ8_0, offsetof(BlockQ8_0, qs), sizeof(BlockQ8_0)},
+      {ElementType::kIQ4_NL, offsetof(BlockIQ4_NL, qs), sizeof(BlockIQ4_NL)},
+      {ElementType::kNVFP4, offsetof(BlockNVFP4, qs), sizeof(BlockNVFP4)},
+      {ElementType::kQ2_K, offsetof(BlockQ2_K, qs), offsetof(BlockQ2_K, d)},
+      {ElementType::kQ3_K, 0, offsetof(BlockQ3_K, scales)},
+      {ElementType::kQ6_K, 0, offsetof(BlockQ6_K, scales)},
+  };
+  std::mt19937 random(22);
+  constexpr int64_t kLength = 256;
+  constexpr int64_t kTokens = 21;
+  for (const auto& [type, begin, end] : cases) {
+    for (const int fill : {0x00, 0xff, 0x80, 0x7f}) {
+      std::vector<std::byte> bytes = RandomRows(type, kRows * kLength, random);
+      for (size_t i = 0; i < bytes.size(); ++i) {
+        const int64_t of_block = static_cast<int64_t>(i) % Info(type).block_bytes;
+        if (begin <= of_block && of_block < end) bytes[i] = static_cast<std::byte>(fill);
+      }
+      const PackedMatrix matrix(type, kLength, std::move(bytes));
+      const OwnedActivations activations(original(), Values(kTokens, kLength, random), kTokens,
+                                         kLength);
+      ExpectSameBits(GetParam(), matrix.rows, 0, kRows, activations.view());
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(EmulatedAmx, MultipliesByTilesFromNineTokensOn) {
+  std::mt19937 random(23);
+  for (const auto& [table, original] : EmulatedAmxTables()) {
+    if (!table.is_available(HostCpu())) {
+      GTEST_LOG_(INFO) << "SKIP: this CPU cannot run the " << table.name << " kernels";
+      continue;
+    }
+    for (const int64_t n_tokens : {1, 8, 9, 17}) {
+      const PackedMatrix matrix(ElementType::kQ4_0, 320,
+                                RandomRows(ElementType::kQ4_0, kRows * 320, random));
+      const OwnedActivations activations(table, RandomFloats(n_tokens * 320, random), n_tokens,
+                                         320);
+      const int64_t before = emulated_tile_products;
+      MatMul(table, matrix.rows, 0, kRows, activations.view());
+      const int64_t tiles = n_tokens < 9 ? 0 : n_tokens == 9 ? 1 : 2;
+      EXPECT_EQ(emulated_tile_products - before, tiles * 3 * 10) << table.name;
+    }
+  }
+}
+
+TEST(EmulatedAmx, IsReachedByTheCheckOfEveryStart) {
+  for (const auto& [table, original] : EmulatedAmxTables()) {
+    if (!table.is_available(HostCpu())) {
+      GTEST_LOG_(INFO) << "SKIP: this CPU cannot run the " << table.name << " kernels";
+      continue;
+    }
+    for (const ElementTypeInfo& info : AllElementTypes()) {
+      if (!info.is_quantized || !CanPackRows(info.type, 256)) continue;
+      const int64_t before = emulated_tile_products;
+      EXPECT_EQ(FindDisagreement(table, std::span(&info.type, 1)), std::nullopt);
+      // Two tiles of tokens, the last one reaching back; two groups; 512 elements.
+      EXPECT_GE(emulated_tile_products - before, 2 * 2 * (512 / 32)) << info.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace thaw

@@ -1,0 +1,391 @@
+// Products of packed rows with many tokens by matrix instructions: one of them multiplies up to 16
+// tokens with 16 rows over a run of elements, held in tile registers. Over the vectors V of an
+// instruction set (lanes_*.h) and the operations on tiles of `Tiles` (tiles_amx.h).
+//
+// A panel (kernels/packed_products.h) is filled with signed bytes; its lines are the second operand
+// as they lie. The integer sums of a step are exact, so they are those of every other way, and
+// AddStep does the rest: the results are those of that header over V, bit for bit. A tile runs over
+// the elements that share a scale: 32 or 16.
+//
+// What limits the speed is to make floats of the products: per 16 rows, token and step three
+// instructions, against eight dot products more where there are no tiles. So the products of a
+// batch of steps go to a buffer that stays in the L1 cache, and are then added to sums of floats in
+// registers, while the tiles of the next batch are being multiplied: both kinds of work alternate
+// in the stream of instructions, so that they overlap.
+//
+// In an anonymous namespace, for the reason given in packed_formats.h. Costs: the last tile of
+// tokens reaches back over tokens that are done, so 17 tokens take three quarters of the time
+// of 32.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/activations.h"
+#include "kernels/packed_formats.h"
+#include "kernels/packed_products.h"
+#include "kernels/panel_matmul.h"
+#include "kernels/x86/tile_configuration.h"
+#include "tensor/element_type.h"
+
+namespace thaw {
+namespace {
+
+// The tile registers. There are two sets of those of activations and products, which take turns, so
+// that the tiles of one pair of products need not wait for those of the pair before.
+inline constexpr int kActivationTiles = 0;  // + set
+inline constexpr int kWeightTiles = 2;      // + which 16 rows
+inline constexpr int kProductTiles = 4;     // + 2 * set + which 16 rows
+
+inline constexpr int64_t kTokensOfTile = kTileRows;
+inline constexpr int64_t kProductRowBytes = kGroupRows * int64_t{sizeof(int32_t)};
+inline constexpr int64_t kProductBytes = kTokensOfTile * kProductRowBytes;
+
+// Tokens whose sums are in registers at a time: 16 sums of 16 rows for a panel of two groups.
+inline constexpr int kRunTokens = 8;
+inline constexpr int kRuns = 2;
+
+// Fewer tokens are multiplied by packed_products.h, in AVX-512 out of registers.
+inline constexpr int64_t kFewestTileTokens = 9;
+static_assert(kFewestTileTokens >= kRunTokens);
+
+// Pairs of tiles, of the two groups of a panel, in a batch: 8 KiB of products, and as much of the
+// next batch, leave most of an L1 cache of 32 or 48 KiB to the operands; loading and storing the
+// sums of floats once per batch takes a tenth of its loads.
+inline constexpr int kBatchPairs = 4;
+
+struct TileScratch {
+  std::byte products[2][kBatchPairs * kPanelGroups * kProductBytes];
+  float sums[kRuns][kRunTokens * kPanelRows];
+};
+static_assert(kPanelBytes + int64_t{sizeof(TileScratch)} <= kPackedScratchBytes);
+
+// Lanes as a panel of signed bytes needs them; they do not multiply.
+template <typename V>
+struct SignedPanelLanes : V {
+  static constexpr bool kSignedBytes = true;
+};
+
+// Products of a batch that are yet to be made. A pair is what the activations of one tile are
+// multiplied with: the rows of one or two groups. Its products are stored behind those of the next
+// pair: they are only there after some 50 cycles, instructions retire in their order, and a store
+// that waits holds up all that follow.
+template <typename Tiles, int kGroup, int kGroups>
+struct TilePairs {
+  const int8_t* quants;  // of the first token
+  int64_t token_bytes;
+  const std::byte* lines;  // of the panel
+  std::byte* products;     // [pair, group of rows, token, row]: where the next pair's go
+  int left;
+  bool has_unstored = false;  // the pair before the next one, in the other set of tiles
+
+  template <int set>
+  [[gnu::always_inline]] inline void Store(std::byte* to) {
+    constexpr int kFirst = kProductTiles + 2 * set;
+    Tiles::template Store<kFirst>(to, kProductRowBytes);
+    if constexpr (kGroups == 2) {
+      Tiles::template Store<kFirst + 1>(to + kProductBytes, kProductRowBytes);
+    }
+  }
+
+  template <int set>
+  [[gnu::always_inline]] inline void Multiply() {
+    constexpr int kFirst = kProductTiles + 2 * set;
+    Tiles::template Load<kActivationTiles + set>(quants, token_bytes);
+    Tiles::template Load<kWeightTiles>(lines, kPanelLineBytes);
+    Tiles::template Zero<kFirst>();
+    Tiles::template AddProducts<kFirst, kActivationTiles + set, kWeightTiles>();
+    if constexpr (kGroups == 2) {
+      Tiles::template Load<kWeightTiles + 1>(lines + kLineBytes, kPanelLineBytes);
+      Tiles::template Zero<kFirst + 1>();
+      Tiles::template AddProducts<kFirst + 1, kActivationTiles + set, kWeightTiles + 1>();
+    }
+    if (has_unstored) Store<1 - set>(products - kGroups * kProductBytes);
+  }
+
+  // The sets take turns by the number of pairs that are left.
+  [[gnu::always_inline]] inline void MultiplyNext() {
+    if (left == 0) return;
+    if (left % 2 == 0) {
+      Multiply<0>();
+    } else {
+      Multiply<1>();
+    }
+    has_unstored = true;
+    quants += kGroup;
+    lines += kGroup / 4 * kPanelLineBytes;
+    products += kGroups * kProductBytes;
+    --left;
+  }
+
+  // The last pair is the one with one left.
+  [[gnu::always_inline]] inline void Finish() {
+    while (left > 0) MultiplyNext();
+    if (has_unstored) Store<1>(products - kGroups * kProductBytes);
+    has_unstored = false;
+  }
+};
+
+// Steps [begin, end) of a segment with a tile of tokens.
+struct TileBatch {
+  int64_t done;   // tokens before this one have their sums of the segment
+  int64_t first;  // token of the tile: below `done` where the last tile reaches back
+  int64_t begin;
+  int64_t end;
+};
+
+// The batches of a segment, in the order in which they are multiplied.
+template <typename Kind>
+struct TileBatches {
+  static constexpr int64_t kSteps = kBatchPairs * Kind::kGroup / kStep;
+
+  int64_t first_step;
+  int64_t last_step;  // the one behind the last
+  int64_t n_tokens;
+  int64_t tile_tokens;
+
+  TileBatch At(int64_t done, int64_t begin) const {
+    const int64_t last = n_tokens - tile_tokens;
+    return {.done = done,
+            .first = done < last ? done : last,
+            .begin = begin,
+            .end = last_step - begin < kSteps ? last_step : begin + kSteps};
+  }
+
+  bool IsFirstOfTile(const TileBatch& batch) const { return batch.begin == first_step; }
+  bool IsLastOfTile(const TileBatch& batch) const { return batch.end == last_step; }
+  bool IsEnd(const TileBatch& batch) const { return batch.done >= n_tokens; }
+
+  TileBatch First() const { return At(0, first_step); }
+  TileBatch After(const TileBatch& batch) const {
+    return IsLastOfTile(batch) ? At(batch.first + tile_tokens, first_step)
+                               : At(batch.done, batch.end);
+  }
+};
+
+// The first token, within a tile, of a run: two runs cover a tile, overlapping where it has fewer
+// than 16 tokens. Tokens of both are added up twice, apart from each other.
+[[gnu::always_inline]] inline int64_t FirstOfRun(int run, int64_t tile_tokens) {
+  return run == 0 ? 0 : tile_tokens - kRunTokens;
+}
+
+// Whether all tokens of a run are done.
+[[gnu::always_inline]] inline bool IsRunDone(const TileBatch& batch, int run, int64_t tile_tokens) {
+  return batch.first + FirstOfRun(run, tile_tokens) + kRunTokens <= batch.done;
+}
+
+// The sums that the tokens of a run go on from.
+template <typename V, int kGroups>
+[[gnu::noinline]] void LoadRun(const TileBatch& batch, int64_t first_of_run, bool is_first_segment,
+                               const float* out, int64_t out_stride, float* sums) {
+  for (int64_t t = 0; t < kRunTokens; ++t) {
+    const int64_t token = batch.first + first_of_run + t;
+    const bool begins = is_first_segment || token < batch.done;
+    for (int64_t row = 0; row < kGroups * kGroupRows; row += V::kLanes) {
+      V::StoreFloats(begins ? V::Zero() : V::LoadFloats(out + token * out_stride + row),
+                     sums + t * kPanelRows + row);
+    }
+  }
+}
+
+template <typename V, int kGroups>
+[[gnu::noinline]] void StoreRun(const TileBatch& batch, int64_t first_of_run, const float* sums,
+                                float* out, int64_t out_stride) {
+  for (int64_t t = 0; t < kRunTokens; ++t) {
+    const int64_t token = batch.first + first_of_run + t;
+    if (token < batch.done) continue;
+    for (int64_t row = 0; row < kGroups * kGroupRows; row += V::kLanes) {
+      V::StoreFloats(V::LoadFloats(sums + t * kPanelRows + row), out + token * out_stride + row);
+    }
+  }
+}
+
+// Adds the products of steps [begin, end) to the sums of a run, whose first token is that of `rows`
+// and of `products`, and meanwhile makes a share of `next`.
+template <typename V, typename Kind, int kGroups, typename Pairs>
+[[gnu::always_inline]] inline void AddRun(const TokenRows& rows, int64_t begin, int64_t end,
+                                          const std::byte* products, const float* scales,
+                                          const float* offsets, float* sums, Pairs& next) {
+  using Floats = typename V::Floats;
+  constexpr int kHalves = 32 / Kind::kGroup;
+  constexpr int kVectors = kGroups * static_cast<int>(kGroupRows) / V::kLanes;
+  // As many pairs as a batch has, over all the steps of its runs.
+  constexpr int64_t kStepsOfPair = 2 / kHalves;
+  Floats total[kVectors][kRunTokens];
+#pragma GCC unroll 8
+  for (int t = 0; t < kRunTokens; ++t) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kVectors; ++r) {
+      total[r][t] = V::LoadFloats(sums + t * kPanelRows + r * V::kLanes);
+    }
+  }
+  for (int64_t step = begin; step < end; ++step) {
+    if ((step - begin) % kStepsOfPair == 0) next.MultiplyNext();
+    Floats scale[kVectors][kHalves];
+    Floats offset[kVectors][kHalves];
+#pragma GCC unroll 4
+    for (int r = 0; r < kVectors; ++r) {
+#pragma GCC unroll 2
+      for (int half = 0; half < kHalves; ++half) {
+        scale[r][half] = V::LoadFloats(scales + half * kPanelRows + r * V::kLanes);
+        if constexpr (Kind::kHasOffsets) {
+          offset[r][half] = V::LoadFloats(offsets + half * kPanelRows + r * V::kLanes);
+        }
+      }
+    }
+#pragma GCC unroll 8
+    for (int t = 0; t < kRunTokens; ++t) {
+#pragma GCC unroll 4
+      for (int r = 0; r < kVectors; ++r) {
+        const int row = r * V::kLanes;
+        typename V::Ints of_token[kHalves];
+#pragma GCC unroll 2
+        for (int half = 0; half < kHalves; ++half) {
+          of_token[half] =
+              V::Load(products + (half * kGroups + row / kGroupRows) * kProductBytes +
+                      t * kProductRowBytes + row % kGroupRows * int64_t{sizeof(int32_t)});
+        }
+        total[r][t] = AddStep<V, Kind::kGroup, Kind::kHasOffsets>(total[r][t], of_token, scale[r],
+                                                                  offset[r], rows, t, step);
+      }
+    }
+    products += kHalves * kGroups * kProductBytes;
+    scales += kHalves * kPanelRows;
+    offsets += kHalves * kPanelRows;
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < kRunTokens; ++t) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kVectors; ++r) {
+      V::StoreFloats(total[r][t], sums + t * kPanelRows + r * V::kLanes);
+    }
+  }
+}
+
+// The outliers of tokens [first, end) within a segment.
+template <typename V, typename Kind, int kGroups>
+[[gnu::noinline]] void AddOutliersOfTokens(const PanelSegment& segment,
+                                           const Activations& activations, int64_t first,
+                                           int64_t end, float* out, int64_t out_stride) {
+  constexpr int kVectors = kGroups * static_cast<int>(kGroupRows) / V::kLanes;
+  for (int64_t token = first; token < end; ++token) {
+    const Outlier* outliers =
+        activations.outliers + token * TokenRows::OutlierStride(activations.k);
+    AddPanelOutliers<V, Kind, kVectors>(segment, 0, outliers,
+                                        outliers + activations.outlier_counts[token],
+                                        out + token * out_stride);
+  }
+}
+
+// A segment of kGroups groups of rows times all tokens.
+template <typename V, typename Tiles, typename Kind, int kGroups>
+[[gnu::noinline]] void MultiplySegmentByTiles(const PanelSegment& segment,
+                                              const Activations& activations, int64_t tile_tokens,
+                                              float* out, int64_t out_stride,
+                                              TileScratch& scratch) {
+  using Pairs = TilePairs<Tiles, Kind::kGroup, kGroups>;
+  constexpr int64_t kHalves = 32 / Kind::kGroup;
+  const Panel& panel = segment.panel;
+  const TileBatches<Kind> batches{segment.begin / kStep, segment.end / kStep, activations.n_tokens,
+                                  tile_tokens};
+  const auto pairs_of = [&](const TileBatch& batch, std::byte* products) {
+    if (batches.IsEnd(batch))
+      return Pairs{
+          .quants = nullptr, .token_bytes = 0, .lines = nullptr, .products = nullptr, .left = 0};
+    const int64_t step = batch.begin - batches.first_step;
+    return Pairs{.quants = activations.quants + batch.first * activations.k + kStep * batch.begin,
+                 .token_bytes = activations.k,
+                 .lines = panel.lines + step * (kStep / 4) * kPanelLineBytes,
+                 .products = products,
+                 .left = static_cast<int>((batch.end - batch.begin) * kHalves)};
+  };
+
+  TileBatch batch = batches.First();
+  pairs_of(batch, scratch.products[0]).Finish();
+  for (int buffer = 0; !batches.IsEnd(batch); buffer = 1 - buffer) {
+    const TileBatch next = batches.After(batch);
+    Pairs pairs = pairs_of(next, scratch.products[1 - buffer]);
+    const int64_t group = (batch.begin - batches.first_step) * kHalves * kPanelRows;
+    // All before the first run goes back to `out`: two may share tokens.
+    if (batches.IsFirstOfTile(batch)) {
+      for (int run = 0; run < kRuns; ++run) {
+        LoadRun<V, kGroups>(batch, FirstOfRun(run, tile_tokens), segment.begin == 0, out,
+                            out_stride, scratch.sums[run]);
+      }
+    }
+    for (int run = 0; run < kRuns; ++run) {
+      if (IsRunDone(batch, run, tile_tokens)) continue;
+      const int64_t first = FirstOfRun(run, tile_tokens);
+      const TokenRows rows(activations, batch.first + first);
+      AddRun<V, Kind, kGroups>(
+          rows, batch.begin, batch.end, scratch.products[buffer] + first * kProductRowBytes,
+          panel.scales + group, panel.offsets + group, scratch.sums[run], pairs);
+      if (batches.IsLastOfTile(batch)) {
+        StoreRun<V, kGroups>(batch, first, scratch.sums[run], out, out_stride);
+      }
+    }
+    pairs.Finish();
+    if (batches.IsLastOfTile(batch)) {
+      AddOutliersOfTokens<V, Kind, kGroups>(segment, activations, batch.done,
+                                            batch.first + tile_tokens, out, out_stride);
+    }
+    batch = next;
+  }
+}
+
+inline TileConfiguration ConfigurationOf(int64_t tile_tokens, int group) {
+  TileConfiguration configuration = {};
+  configuration.palette = 1;
+  for (int tile = 0; tile < kTiles; ++tile) {
+    const bool is_activations = tile < kWeightTiles;
+    const bool is_weights = !is_activations && tile < kProductTiles;
+    configuration.rows[tile] = static_cast<uint8_t>(is_weights ? group / 4 : tile_tokens);
+    configuration.row_bytes[tile] = static_cast<uint16_t>(is_activations ? group : kLineBytes);
+  }
+  return configuration;
+}
+
+template <typename V, typename Tiles, typename F>
+void MultiplyGroupsByTiles(const std::byte* groups, int64_t n_groups,
+                           const Activations& activations, float* out, int64_t out_stride,
+                           std::byte* scratch) {
+  using Lanes = SignedPanelLanes<V>;
+  using Kind = PanelKind<8, F::kGroup, F::kHasOffsets>;
+  const int64_t tile_tokens =
+      activations.n_tokens < kTokensOfTile ? activations.n_tokens : kTokensOfTile;
+  auto& of_tiles = *reinterpret_cast<TileScratch*>(scratch + kPanelBytes);
+  const TileConfiguration configuration = ConfigurationOf(tile_tokens, F::kGroup);
+  Tiles::Configure(configuration);
+  ForEachSegment<Lanes, F, 0>(
+      groups, n_groups, activations.k, scratch,
+      [&](const PanelSegment& segment, int64_t first_row, int64_t n_rows) {
+        if (n_rows == kPanelRows) {
+          MultiplySegmentByTiles<Lanes, Tiles, Kind, 2>(segment, activations, tile_tokens,
+                                                        out + first_row, out_stride, of_tiles);
+        } else {
+          MultiplySegmentByTiles<Lanes, Tiles, Kind, 1>(segment, activations, tile_tokens,
+                                                        out + first_row, out_stride, of_tiles);
+        }
+      });
+  Tiles::Release();
+}
+
+// Whether MultiplyPackedByTiles multiplies this many tokens with weights of this type.
+inline bool IsMultipliedByTiles(ElementType type, int64_t n_tokens) {
+  const bool is_plain =
+      type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16;
+  return !is_plain && n_tokens >= kFewestTileTokens;
+}
+
+// Whole groups of packed rows. IsMultipliedByTiles must hold.
+template <typename V, typename Tiles>
+void MultiplyPackedByTiles(ElementType type, const std::byte* groups, int64_t n_groups,
+                           const Activations& a, float* out, int64_t out_stride,
+                           std::byte* scratch) {
+  VisitFormat(type, [&]<typename F>() {
+    MultiplyGroupsByTiles<V, Tiles, F>(groups, n_groups, a, out, out_stride, scratch);
+  });
+}
+
+}  // namespace
+}  // namespace thaw
