@@ -174,9 +174,10 @@ template <typename V, typename F, int kTokens, int phase>
   const int step_of_block = chunk * F::kPhases + phase;
   const int64_t step = first_step + step_of_block;
   const int group = step_of_block * (32 / F::kGroup);
-  // A share of the block's lines with every step: evenly spread, no burst fills the queue.
+  // A share of the block's lines with every step: evenly spread, no burst fills the queue. With
+  // several tokens every format needs it: their work leaves loads fewer places to run ahead.
   constexpr int64_t kLines = (kGroupRows * kBlockBytes<F> / kStepsOfBlock<F> + 63) / 64;
-  if (F::kPrefetches && place.lane == 0) {
+  if ((F::kPrefetches || kTokens > 1) && place.lane == 0) {
     const std::byte* ahead = place.body + kPrefetchBytes + step_of_block * kLines * 64;
 #pragma GCC unroll 16
     for (int64_t line = 0; line < kLines; ++line) __builtin_prefetch(ahead + 64 * line, 0, 2);
