@@ -14,10 +14,10 @@ constexpr int64_t kContext = 48;
 
 // A tiny model, ready to run.
 struct Fixture {
-  explicit Fixture(const KernelTable& kernels, int threads = 2) : pool(threads) {
+  explicit Fixture(const KernelTable& kernels, const TinyModel& tiny = {}) : pool(/*threads=*/2) {
     const TemporaryDirectory directory;
     const std::string path = directory.PathOf("model_test.gguf");
-    TinyModel().Write(path);
+    tiny.Write(path);
     const auto file = GgufFile::Open(path);
     THAW_CHECK(file);
     auto description = DescribeModel(*file);
@@ -87,6 +87,34 @@ TEST_P(ModelOn, GoingBackAndOnAgainGivesTheSameBits) {
   EXPECT_EQ(std::memcmp(again.data(), whole.data() + 7 * TinyModel::kVocabulary,
                         again.size() * sizeof(float)),
             0);
+}
+
+// 72 rows of gate and up end within a block of those that are activated together; 80 rows of which
+// the last eight are zero do not, and add nothing.
+TEST_P(ModelOn, TheLastRowsOfTheFeedForwardAreActivated) {
+  const auto logits_with = [&](uint32_t d_ff) {
+    TinyModel tiny;
+    tiny.n_layers = 1;
+    tiny.d_ff = d_ff;
+    tiny.edit_values = [](const TinyModel::Tensor& tensor, std::span<float> values) {
+      if (!tensor.name.starts_with("blk.0.ffn_") || tensor.dims.size() == 1) return;
+      const bool is_down = tensor.name == "blk.0.ffn_down.weight";
+      for (size_t i = 0; i < values.size(); ++i) {
+        const auto row = static_cast<int64_t>(i) / tensor.dims[0];
+        const auto column = static_cast<int64_t>(i) % tensor.dims[0];
+        const int64_t hidden = is_down ? column : row;
+        const int64_t other = is_down ? row : column;
+        values[i] =
+            hidden >= 72 ? 0 : static_cast<float>((7 * hidden + 3 * other) % 23) / 20 - 0.5F;
+      }
+    };
+    const Fixture f(*GetParam(), tiny);
+    KvCache kv = f.NewKv();
+    std::vector<BatchToken> batch;
+    for (int32_t i = 0; i < 3; ++i) batch.push_back(At(kv, i, 40 + i));
+    return f.Run(batch);
+  };
+  EXPECT_THAT(logits_with(72), ::testing::Pointwise(::testing::FloatNear(1e-4F), logits_with(80)));
 }
 
 TEST_P(ModelOn, LogitsAreGivenToThoseThatWantThem) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct TinyModel {
 
   // For a test to spoil: called with everything that is about to be written.
   std::function<void(std::vector<Tensor>&)> edit_tensors;
+  std::function<void(const Tensor&, std::span<float>)> edit_values;
   std::function<void(GgufWriter&)> add_fields;
   std::vector<std::string> leave_out;  // metadata keys, without the architecture
 
@@ -119,6 +121,7 @@ inline void TinyModel::Write(const std::string& path) const {
     for (float& v : values) {
       v = center + 0.5F * (static_cast<float>(random() % 2001) / 1000.0F - 1.0F);
     }
+    if (edit_values) edit_values(tensor, values);
     THAW_CHECK(writer->AppendData(std::as_bytes(std::span(values))));
   }
   THAW_CHECK(writer->Commit());
