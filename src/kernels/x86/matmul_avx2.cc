@@ -1,4 +1,5 @@
 // Matrix products in AVX2. See avx2.h for what may be called here.
+#include "kernels/float_rows.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/vector_avx2.h"
 
@@ -89,86 +90,27 @@ void MultiplyTile(const WeightPanel& panel, int64_t row, const Activations& acti
   }
 }
 
-template <ElementType type>
-__m256 LoadWeights(const std::byte* p) {
-  if constexpr (type == ElementType::kF32) {
-    return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
-  } else if constexpr (type == ElementType::kF16) {
-    return LoadHalves(p);
-  } else {
-    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
-  }
-}
+struct FloatVectors {
+  using Floats = __m256;
+  static constexpr int kLanes = 8;
 
-// The first n < 8 weights at p, the other lanes 0.
-template <ElementType type>
-__m256 LoadFirstWeights(const std::byte* p, int64_t n) {
-  alignas(32) std::byte buffer[32] = {};
-  std::memcpy(buffer, p, static_cast<size_t>(n) * (type == ElementType::kF32 ? 4 : 2));
-  return LoadWeights<type>(buffer);
-}
-
-template <ElementType type, int kRows, int kTokens>
-void MultiplyFloatTile(const FloatRows& rows, int64_t row, const Activations& activations,
-                       int64_t token, float* out, int64_t out_stride) {
-  constexpr int64_t kWeightBytes = type == ElementType::kF32 ? 4 : 2;
-  const int64_t k = rows.k;
-  const std::byte* weights = rows.data + row * rows.row_bytes;
-  const float* values = activations.values + token * k;
-  __m256 total[kRows][kTokens];
-  for (int r = 0; r < kRows; ++r) {
-    for (int t = 0; t < kTokens; ++t) total[r][t] = _mm256_setzero_ps();
-  }
-  int64_t i = 0;
-  for (; i + 8 <= k; i += 8) {
-    __m256 x[kTokens];
-#pragma GCC unroll 4
-    for (int t = 0; t < kTokens; ++t) x[t] = _mm256_loadu_ps(values + t * k + i);
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      const __m256 w = LoadWeights<type>(weights + r * rows.row_bytes + i * kWeightBytes);
-#pragma GCC unroll 4
-      for (int t = 0; t < kTokens; ++t) total[r][t] = _mm256_fmadd_ps(w, x[t], total[r][t]);
+  static __m256 Zero() { return _mm256_setzero_ps(); }
+  static __m256 Load(const float* p) { return _mm256_loadu_ps(p); }
+  static __m256 LoadFirst(const float* p, int64_t n) { return avx2::LoadFirst(p, n); }
+  template <ElementType type>
+  static __m256 LoadWeights(const std::byte* p) {
+    if constexpr (type == ElementType::kF32) {
+      return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
+    } else if constexpr (type == ElementType::kF16) {
+      return LoadHalves(p);
+    } else {
+      const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+      return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
     }
   }
-  if (i < k) {
-    for (int r = 0; r < kRows; ++r) {
-      const __m256 w =
-          LoadFirstWeights<type>(weights + r * rows.row_bytes + i * kWeightBytes, k - i);
-      for (int t = 0; t < kTokens; ++t) {
-        total[r][t] = _mm256_fmadd_ps(w, LoadFirst(values + t * k + i, k - i), total[r][t]);
-      }
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    for (int t = 0; t < kTokens; ++t) {
-      out[(token + t) * out_stride + row + r] = SumOfLanes(total[r][t]);
-    }
-  }
-}
-
-// Rows in fours so that a single token has four chains, pairs of tokens so that a converted weight
-// is used twice.
-template <ElementType type>
-void MultiplyRowsOf(const FloatRows& rows, const Activations& activations, float* out,
-                    int64_t out_stride) {
-  int64_t row = 0;
-  for (; row + 4 <= rows.n_rows; row += 4) {
-    int64_t token = 0;
-    for (; token + 2 <= activations.n_tokens; token += 2) {
-      MultiplyFloatTile<type, 4, 2>(rows, row, activations, token, out, out_stride);
-    }
-    for (; token < activations.n_tokens; ++token) {
-      MultiplyFloatTile<type, 4, 1>(rows, row, activations, token, out, out_stride);
-    }
-  }
-  for (; row < rows.n_rows; ++row) {
-    for (int64_t token = 0; token < activations.n_tokens; ++token) {
-      MultiplyFloatTile<type, 1, 1>(rows, row, activations, token, out, out_stride);
-    }
-  }
-}
+  static __m256 MultiplyAdd(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
+  static float SumOfLanes(__m256 v) { return avx2::SumOfLanes(v); }
+};
 
 }  // namespace
 
@@ -200,14 +142,7 @@ void MultiplyPanel(const WeightPanel& panel, const Activations& activations, flo
 
 void MultiplyFloats(const FloatRows& rows, const Activations& activations, float* out,
                     int64_t out_stride) {
-  switch (rows.type) {
-    case ElementType::kF16:
-      return MultiplyRowsOf<ElementType::kF16>(rows, activations, out, out_stride);
-    case ElementType::kBF16:
-      return MultiplyRowsOf<ElementType::kBF16>(rows, activations, out, out_stride);
-    default:
-      return MultiplyRowsOf<ElementType::kF32>(rows, activations, out, out_stride);
-  }
+  MultiplyFloatRows<FloatVectors>(rows, activations, out, out_stride);
 }
 
 }  // namespace thaw::avx2
