@@ -6,7 +6,7 @@
 //   kSignedBytes    weights are multiplied as signed bytes, not as unsigned ones
 //   kWidthsAlike    numbers of all widths are multiplied in the same way, without overflow
 //   kPairsLines     a panel's lines are kept in interleaved pairs (PairLines, LineOfPair)
-//   kTileTokens, kTileVectors, kMostDirectTokens   see below
+//   kTileTokens, kTileVectors, kMostDirectTokens, kMostPlainTokens   as it says there
 //
 // A few tokens are multiplied directly: each step of 32 elements is unpacked into registers and
 // multiplied with all of them, so that the weights are read once, in one stream. Many tokens are

@@ -372,9 +372,7 @@ void MultiplyGroupsByTiles(const std::byte* groups, int64_t n_groups,
 
 // Whether MultiplyPackedByTiles multiplies this many tokens with weights of this type.
 inline bool IsMultipliedByTiles(ElementType type, int64_t n_tokens) {
-  const bool is_plain =
-      type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16;
-  return !is_plain && n_tokens >= kFewestTileTokens;
+  return Info(type).is_quantized && n_tokens >= kFewestTileTokens;
 }
 
 // Whole groups of packed rows. IsMultipliedByTiles must hold.
