@@ -5,16 +5,16 @@
 namespace thaw {
 namespace {
 
-// A point is packed into 16 bits: eight 2-bit or four 4-bit numbers of levels, element 0 lowest.
+// A point's code is of 16 bits: eight 2-bit or four 4-bit numbers of levels, element 0 lowest.
 template <typename Point, size_t kLevels, size_t kPoints>
 constexpr std::array<Point, kPoints> Expand(const std::array<int8_t, kLevels>& levels,
-                                            const std::array<uint16_t, kPoints>& packed) {
+                                            const std::array<uint16_t, kPoints>& codes) {
   constexpr size_t kElements = sizeof(Point);
   constexpr uint32_t kBits = 16 / kElements;
   std::array<Point, kPoints> points = {};
   for (size_t point = 0; point < kPoints; ++point) {
     for (size_t element = 0; element < kElements; ++element) {
-      const uint32_t level = packed[point] >> (kBits * element) & ((1u << kBits) - 1);
+      const uint32_t level = codes[point] >> (kBits * element) & ((1u << kBits) - 1);
       points[point].elements[element] = levels[level];
     }
   }
@@ -26,8 +26,10 @@ constexpr std::array<int8_t, 8> kIQ3_XXSLevels = {4, 12, 20, 28, 36, 44, 52, 62}
 constexpr std::array<int8_t, 8> kIQ3_SLevels = {1, 3, 5, 7, 9, 11, 13, 15};
 constexpr std::array<int8_t, 3> kIQ1Levels = {-1, 0, 1};
 
+}  // namespace
+
 // clang-format off
-constexpr std::array<uint16_t, 256> kIQ2_XXSPacked = {
+constexpr std::array<uint16_t, 256> kIQ2_XXSCodes = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0014, 0x0020, 0x0022, 0x0028, 0x002a, 0x0041,
     0x0044, 0x0050, 0x0058, 0x0061, 0x0064, 0x0080, 0x0082, 0x008a, 0x00a2, 0x0101, 0x0104, 0x0110,
     0x0115, 0x0140, 0x0184, 0x0198, 0x0200, 0x0202, 0x0222, 0x0282, 0x0401, 0x0404, 0x0410, 0x0421,
@@ -52,7 +54,7 @@ constexpr std::array<uint16_t, 256> kIQ2_XXSPacked = {
     0xa200, 0xa418, 0xa850, 0xa904,
 };
 
-constexpr std::array<uint16_t, 512> kIQ2_XSPacked = {
+constexpr std::array<uint16_t, 512> kIQ2_XSCodes = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0014, 0x0016, 0x0019, 0x0020, 0x0022, 0x0025,
     0x0028, 0x0041, 0x0044, 0x0046, 0x0049, 0x0050, 0x0052, 0x0055, 0x0058, 0x0061, 0x0064, 0x0080,
     0x0082, 0x0085, 0x0088, 0x0091, 0x0094, 0x0099, 0x00a0, 0x0101, 0x0104, 0x0106, 0x0109, 0x0110,
@@ -98,7 +100,7 @@ constexpr std::array<uint16_t, 512> kIQ2_XSPacked = {
     0xa8a8, 0xa904, 0xa984, 0xa986, 0xaa28, 0xaa2a, 0xaa91, 0xaaaa,
 };
 
-constexpr std::array<uint16_t, 1024> kIQ2_SPacked = {
+constexpr std::array<uint16_t, 1024> kIQ2_SCodes = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0014, 0x0016, 0x0019, 0x0020, 0x0022, 0x0025,
     0x0028, 0x0041, 0x0044, 0x0046, 0x0049, 0x0050, 0x0052, 0x0055, 0x0058, 0x0061, 0x0064, 0x0066,
     0x0069, 0x0080, 0x0082, 0x0085, 0x0088, 0x0091, 0x0094, 0x00a0, 0x00a5, 0x00aa, 0x0101, 0x0104,
@@ -187,7 +189,7 @@ constexpr std::array<uint16_t, 1024> kIQ2_SPacked = {
     0xaa22, 0xaa28, 0xaa88, 0xaaaa,
 };
 
-constexpr std::array<uint16_t, 256> kIQ3_XXSPacked = {
+constexpr std::array<uint16_t, 256> kIQ3_XXSCodes = {
     0x0000, 0x0002, 0x0004, 0x0011, 0x0013, 0x0017, 0x0020, 0x0022, 0x0031, 0x0042, 0x0073, 0x0075,
     0x0101, 0x0103, 0x0110, 0x0112, 0x0121, 0x0125, 0x0130, 0x0132, 0x0141, 0x0154, 0x0170, 0x0200,
     0x0202, 0x0204, 0x0211, 0x0220, 0x0222, 0x0231, 0x0233, 0x0237, 0x0251, 0x0257, 0x0275, 0x0301,
@@ -212,7 +214,7 @@ constexpr std::array<uint16_t, 256> kIQ3_XXSPacked = {
     0x7500, 0x7502, 0x7524, 0x7630,
 };
 
-constexpr std::array<uint16_t, 512> kIQ3_SPacked = {
+constexpr std::array<uint16_t, 512> kIQ3_SCodes = {
     0x0000, 0x0001, 0x0002, 0x0005, 0x0007, 0x0010, 0x0011, 0x0012, 0x0014, 0x0016, 0x0020, 0x0021,
     0x0025, 0x0033, 0x0040, 0x0042, 0x0045, 0x0047, 0x0051, 0x0053, 0x0060, 0x0062, 0x0071, 0x0074,
     0x0077, 0x0100, 0x0101, 0x0102, 0x0104, 0x0110, 0x0111, 0x0115, 0x0120, 0x0123, 0x0127, 0x0131,
@@ -258,7 +260,7 @@ constexpr std::array<uint16_t, 512> kIQ3_SPacked = {
     0x7413, 0x7420, 0x7450, 0x7522, 0x7542, 0x7602, 0x7631, 0x7700,
 };
 
-constexpr std::array<uint16_t, 2048> kIQ1Packed = {
+constexpr std::array<uint16_t, 2048> kIQ1Codes = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0015, 0x0020, 0x0022, 0x0028, 0x002a, 0x0045,
     0x0051, 0x0054, 0x0056, 0x0065, 0x0080, 0x0082, 0x0088, 0x008a, 0x0095, 0x00a0, 0x00a2, 0x00a8,
     0x00aa, 0x0104, 0x0105, 0x0111, 0x0114, 0x0116, 0x0119, 0x011a, 0x0125, 0x0141, 0x0146, 0x0149,
@@ -433,14 +435,12 @@ constexpr std::array<uint16_t, 2048> kIQ1Packed = {
 };
 // clang-format on
 
-}  // namespace
-
-constexpr std::array<GridPoint8, 256> kIQ2_XXSGrid = Expand<GridPoint8>(kIQ2Levels, kIQ2_XXSPacked);
-constexpr std::array<GridPoint8, 512> kIQ2_XSGrid = Expand<GridPoint8>(kIQ2Levels, kIQ2_XSPacked);
-constexpr std::array<GridPoint8, 1024> kIQ2_SGrid = Expand<GridPoint8>(kIQ2Levels, kIQ2_SPacked);
+constexpr std::array<GridPoint8, 256> kIQ2_XXSGrid = Expand<GridPoint8>(kIQ2Levels, kIQ2_XXSCodes);
+constexpr std::array<GridPoint8, 512> kIQ2_XSGrid = Expand<GridPoint8>(kIQ2Levels, kIQ2_XSCodes);
+constexpr std::array<GridPoint8, 1024> kIQ2_SGrid = Expand<GridPoint8>(kIQ2Levels, kIQ2_SCodes);
 constexpr std::array<GridPoint4, 256> kIQ3_XXSGrid =
-    Expand<GridPoint4>(kIQ3_XXSLevels, kIQ3_XXSPacked);
-constexpr std::array<GridPoint4, 512> kIQ3_SGrid = Expand<GridPoint4>(kIQ3_SLevels, kIQ3_SPacked);
-constexpr std::array<GridPoint8, 2048> kIQ1Grid = Expand<GridPoint8>(kIQ1Levels, kIQ1Packed);
+    Expand<GridPoint4>(kIQ3_XXSLevels, kIQ3_XXSCodes);
+constexpr std::array<GridPoint4, 512> kIQ3_SGrid = Expand<GridPoint4>(kIQ3_SLevels, kIQ3_SCodes);
+constexpr std::array<GridPoint8, 2048> kIQ1Grid = Expand<GridPoint8>(kIQ1Levels, kIQ1Codes);
 
 }  // namespace thaw

@@ -1,7 +1,7 @@
 // The number tables that codebook element types refer to.
 //
 // They are part of the formats: ggml's quantizers chose these points once, and every file made
-// since depends on them (ggml-common.h). Constant data without any initialization at run time, 33
+// since depends on them (ggml-common.h). Constant data without any initialization at run time, 35
 // KiB in all; which table belongs to which format is said in tensor/blocks.h.
 #pragma once
 
@@ -40,5 +40,10 @@ extern const std::array<GridPoint8, 1024> kIQ2_SGrid;   // elements 8, 25, 43
 extern const std::array<GridPoint4, 256> kIQ3_XXSGrid;  // elements 4, 12, 20, ..., 52, 62
 extern const std::array<GridPoint4, 512> kIQ3_SGrid;    // elements 1, 3, 5, ..., 15
 extern const std::array<GridPoint8, 2048> kIQ1Grid;     // elements -1, 0, 1: IQ1_S and IQ1_M
+
+// The points of four as codes of 16 bits: the numbers of the elements' levels, their ranks among
+// those listed above, with 4 bits each, element 0 lowest.
+extern const std::array<uint16_t, 256> kIQ3_XXSCodes;
+extern const std::array<uint16_t, 512> kIQ3_SCodes;
 
 }  // namespace thaw

@@ -453,42 +453,5 @@ struct FormatIQ4_XS : LargeFormat {
   }
 };
 
-// Calls visit.template operator()<F>() with the format of a quantized type that is packed.
-template <typename Visit>
-[[gnu::always_inline]] inline void VisitFormat(ElementType type, const Visit& visit) {
-  switch (type) {
-    case ElementType::kQ4_0:
-      return visit.template operator()<FormatQ4_0>();
-    case ElementType::kQ4_1:
-      return visit.template operator()<FormatQ4_1>();
-    case ElementType::kQ5_0:
-      return visit.template operator()<FormatQ5_0>();
-    case ElementType::kQ5_1:
-      return visit.template operator()<FormatQ5_1>();
-    case ElementType::kQ8_0:
-      return visit.template operator()<FormatQ8_0>();
-    case ElementType::kQ2_K:
-      return visit.template operator()<FormatQ2_K>();
-    case ElementType::kQ3_K:
-      return visit.template operator()<FormatQ3_K>();
-    case ElementType::kQ4_K:
-      return visit.template operator()<FormatQ4_K>();
-    case ElementType::kQ5_K:
-      return visit.template operator()<FormatQ5_K>();
-    case ElementType::kQ6_K:
-      return visit.template operator()<FormatQ6_K>();
-    case ElementType::kIQ4_NL:
-      return visit.template operator()<FormatIQ4_NL>();
-    case ElementType::kIQ4_XS:
-      return visit.template operator()<FormatIQ4_XS>();
-    case ElementType::kMXFP4:
-      return visit.template operator()<FormatMXFP4>();
-    case ElementType::kNVFP4:
-      return visit.template operator()<FormatNVFP4>();
-    default:
-      return;  // CanPackRows says no to it
-  }
-}
-
 }  // namespace
 }  // namespace thaw

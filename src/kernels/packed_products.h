@@ -1,6 +1,6 @@
 // Products of packed rows (tensor/packed_rows.h) with activations, over the vectors V of an
-// instruction set (*/lanes_*.h) and the formats of packed_formats.h. What V has to have is what
-// x86/lanes_avx512.h has; the constants:
+// instruction set (*/lanes_*.h) and the formats of packed_formats.h and grid_formats.h. What V has
+// to have is what x86/lanes_avx512.h has; the constants:
 //
 //   kLanes          rows of a vector: 4, 8 or 16
 //   kSignedBytes    weights are multiplied as signed bytes, not as unsigned ones
@@ -24,6 +24,7 @@
 #include <cstdint>
 
 #include "kernels/activations.h"
+#include "kernels/grid_formats.h"
 #include "kernels/packed_formats.h"
 #include "kernels/panel_matmul.h"
 #include "tensor/element_type.h"
@@ -74,12 +75,51 @@ struct Terms {
   }
 };
 
-// The eight lines of a step.
+template <typename F>
+concept HasGrid = requires { F::kGrid; };
+
+// What is looked up for n pairs of points, from `pair` on: 8 / kPairs lines of each.
+template <typename V, typename F, int n>
+[[gnu::always_inline]] inline void LookUpPairs(const BlockPlace& at, int chunk, int phase, int pair,
+                                               typename V::Ints (&lines)[8 / F::kPairs * n]) {
+  typename V::Ints points[n];
+#pragma GCC unroll 4
+  for (int i = 0; i < n; ++i) points[i] = F::template PointsOf<V>(at, chunk, phase, pair + i);
+  if constexpr (F::kPairs == 2) {
+#pragma GCC unroll 4
+    for (int i = 0; i < n; ++i) V::LookUpOctets(F::kGrid.data(), points[i], lines + 4 * i);
+  } else {
+    V::LookUpHalves(F::kGrid, points);
+#pragma GCC unroll 8
+    for (int i = 0; i < 2 * n; ++i) lines[i] = ElementsOfCodes<V>(points[i / 2], i % 2);
+  }
+}
+
+// One line of a step, and all eight.
+template <typename V, typename F>
+[[gnu::always_inline]] inline typename V::Ints LoadLine(const BlockPlace& at, int chunk, int phase,
+                                                        int j) {
+  if constexpr (HasGrid<F>) {
+    constexpr int kLines = 8 / F::kPairs;
+    typename V::Ints lines[kLines];
+    LookUpPairs<V, F, 1>(at, chunk, phase, j / kLines, lines);
+    return F::template LineOf<V>(at, chunk, phase, lines[j % kLines], j);
+  } else {
+    return F::template LineOf<V>(at, chunk, phase, j);
+  }
+}
+
 template <typename V, typename F>
 [[gnu::always_inline]] inline void LoadWeights(const BlockPlace& at, int chunk, int phase,
-                                               typename V::Ints* w) {
+                                               typename V::Ints (&w)[8]) {
+  if constexpr (HasGrid<F>) {
+    LookUpPairs<V, F, F::kPairs>(at, chunk, phase, 0, w);
 #pragma GCC unroll 8
-  for (int j = 0; j < 8; ++j) w[j] = F::template LineOf<V>(at, chunk, phase, j);
+    for (int j = 0; j < 8; ++j) w[j] = F::template LineOf<V>(at, chunk, phase, w[j], j);
+  } else {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) w[j] = F::template LineOf<V>(at, chunk, phase, j);
+  }
 }
 
 constexpr int Log2(int x) { return x <= 1 ? 0 : 1 + Log2(x / 2); }
@@ -220,7 +260,7 @@ template <typename V, typename F>
 [[gnu::always_inline]] inline typename V::Floats WeightsAt(const BlockPlace& place, int index) {
   const int step = index / 32;
   const typename V::Ints line =
-      F::template LineOf<V>(place, step / F::kPhases, step % F::kPhases, index % 32 / 4);
+      LoadLine<V, F>(place, step / F::kPhases, step % F::kPhases, index % 32 / 4);
   const typename V::Ints numbers =
       V::template Dot<F::kBits, 1>(&line, kOneAt[index % 4], V::Broadcast(-kZeroOf<V, F>));
   const Term<V> term = F::template TermOf<V>(place, index / F::kGroup);
@@ -272,6 +312,12 @@ template <typename V, typename F, int kTokens>
     if constexpr (F::kPhases > 2) {
       MultiplyStep<V, F, kTokens, 2>(place, chunk, terms, rows, first_step, total);
       MultiplyStep<V, F, kTokens, 3>(place, chunk, terms, rows, first_step, total);
+    }
+    if constexpr (F::kPhases > 4) {
+      MultiplyStep<V, F, kTokens, 4>(place, chunk, terms, rows, first_step, total);
+      MultiplyStep<V, F, kTokens, 5>(place, chunk, terms, rows, first_step, total);
+      MultiplyStep<V, F, kTokens, 6>(place, chunk, terms, rows, first_step, total);
+      MultiplyStep<V, F, kTokens, 7>(place, chunk, terms, rows, first_step, total);
     }
   }
 }
@@ -391,6 +437,12 @@ template <typename V, typename F, int kPanelZero>
         if constexpr (F::kPhases > 2) {
           UnpackStep<V, F, kPanelZero, 2>(place, chunk, lines);
           UnpackStep<V, F, kPanelZero, 3>(place, chunk, lines);
+        }
+        if constexpr (F::kPhases > 4) {
+          UnpackStep<V, F, kPanelZero, 4>(place, chunk, lines);
+          UnpackStep<V, F, kPanelZero, 5>(place, chunk, lines);
+          UnpackStep<V, F, kPanelZero, 6>(place, chunk, lines);
+          UnpackStep<V, F, kPanelZero, 7>(place, chunk, lines);
         }
       }
       lines += kStepsOfBlock<F> * 8 * kPanelLineBytes;

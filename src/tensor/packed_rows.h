@@ -41,6 +41,14 @@ namespace thaw {
 //   Q5_K          1     d, dmin        scales:4, qh:4, qs:4
 //   Q6_K          2     d              scales:4, first half of qh:4, of ql:4, second half of both
 //   IQ4_XS        1     d, scales_h    scales_l:4, qs:4
+//   TQ1_0         2     d              qs:4, qh:4
+//   TQ2_0         2     d              qs:4
+//   IQ1_S         2     d              qh:4, qs:4
+//   IQ1_M         1                    scales:4, qh:4, qs:4
+//   IQ2_XXS       2     d              groups:4
+//   IQ2_XS        2     d              scales:4, qs:4
+//   IQ2_S, IQ3_S  2     d              scales:4, qh:4, qs:4, signs:4
+//   IQ3_XXS       2     d              qs:4, signs_and_scale:4
 inline constexpr int64_t kPackedGroupRows = 16;
 
 // Whether rows of k elements (whole blocks) have a packed form: those of the types above, F32, and

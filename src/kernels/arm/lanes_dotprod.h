@@ -5,9 +5,12 @@
 
 #include <arm_neon.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#include "kernels/codebooks.h"
 
 #define THAW_INLINE [[gnu::always_inline]] static inline
 
@@ -45,6 +48,10 @@ struct Lanes4 {
   THAW_INLINE Floats LoadHalves(const std::byte* p) {
     return vcvt_f32_f16(vreinterpret_f16_u8(LoadEight(p)));
   }
+  // Of the lower halves of words.
+  THAW_INLINE Floats HalvesOfWords(Ints x) {
+    return vcvt_f32_f16(vreinterpret_f16_s16(vmovn_s32(x)));
+  }
   THAW_INLINE Ints LoadBytesAsWords(const std::byte* p) {
     uint32_t four;
     std::memcpy(&four, p, sizeof(four));
@@ -73,6 +80,13 @@ struct Lanes4 {
   THAW_INLINE Ints Subtract(Ints a, Ints b) { return vsubq_s32(a, b); }
   THAW_INLINE Ints AddBytes(Ints a, Ints b) {
     return vreinterpretq_s32_s8(vaddq_s8(vreinterpretq_s8_s32(a), vreinterpretq_s8_s32(b)));
+  }
+  THAW_INLINE Ints SubtractBytes(Ints a, Ints b) {
+    return vreinterpretq_s32_s8(vsubq_s8(vreinterpretq_s8_s32(a), vreinterpretq_s8_s32(b)));
+  }
+  // Rounded up.
+  THAW_INLINE Ints AverageBytes(Ints a, Ints b) {
+    return vreinterpretq_s32_u8(vrhaddq_u8(vreinterpretq_u8_s32(a), vreinterpretq_u8_s32(b)));
   }
   template <int n>
   THAW_INLINE Ints ShiftLeft(Ints x) {
@@ -106,6 +120,54 @@ struct Lanes4 {
   THAW_INLINE Ints LookUp(const void* table, Ints x) {
     const uint8x16_t entries = vld1q_u8(static_cast<const uint8_t*>(table));
     return vreinterpretq_s32_u8(vqtbl1q_u8(entries, vreinterpretq_u8_s32(x)));
+  }
+  // Byte i of every word is byte (pattern >> 8 i) % 256 of it, or 0 where that is 0x80.
+  THAW_INLINE Ints ShuffleBytes(Ints x, int32_t pattern) {
+    alignas(16) static constexpr int32_t kWords[4] = {0, 0x04040404, 0x08080808, 0x0c0c0c0c};
+    const Ints places = AddBytes(vld1q_s32(kWords), vdupq_n_s32(pattern));
+    return vreinterpretq_s32_u8(vqtbl1q_u8(vreinterpretq_u8_s32(x), vreinterpretq_u8_s32(places)));
+  }
+  // Bytes of `yes` where the one bit of the pattern is set in `bits`, and of `no` elsewhere.
+  THAW_INLINE Ints Select(Ints bits, Ints pattern, Ints yes, Ints no) {
+    const uint8x16_t is_set = vtstq_u8(vreinterpretq_u8_s32(bits), vreinterpretq_u8_s32(pattern));
+    return vreinterpretq_s32_u8(
+        vbslq_u8(is_set, vreinterpretq_u8_s32(yes), vreinterpretq_u8_s32(no)));
+  }
+  THAW_INLINE Ints LookUpEight(const uint16_t* table, Ints x) {
+    const uint16x8_t at = vreinterpretq_u16_s32(x);
+    uint16x8_t entries = vdupq_n_u16(table[vgetq_lane_u16(at, 0)]);
+    entries = vld1q_lane_u16(table + vgetq_lane_u16(at, 1), entries, 1);
+    entries = vld1q_lane_u16(table + vgetq_lane_u16(at, 2), entries, 2);
+    entries = vld1q_lane_u16(table + vgetq_lane_u16(at, 3), entries, 3);
+    entries = vld1q_lane_u16(table + vgetq_lane_u16(at, 4), entries, 4);
+    entries = vld1q_lane_u16(table + vgetq_lane_u16(at, 5), entries, 5);
+    entries = vld1q_lane_u16(table + vgetq_lane_u16(at, 6), entries, 6);
+    entries = vld1q_lane_u16(table + vgetq_lane_u16(at, 7), entries, 7);
+    return vreinterpretq_s32_u16(entries);
+  }
+  // Numbers of 16 bits to the entries of a table that they name.
+  template <size_t kEntries, int n>
+  THAW_INLINE void LookUpHalves(const std::array<uint16_t, kEntries>& table, Ints (&x)[n]) {
+#pragma GCC unroll 4
+    for (int i = 0; i < n; ++i) x[i] = LookUpEight(table.data(), x[i]);
+  }
+  // The points of 8 bytes that the lower halves of words name as lines [0] and [1], four bytes of
+  // each row, and of the upper halves as [2] and [3].
+  THAW_INLINE void LookUpOctets(const GridPoint8* points, Ints x, Ints* lines) {
+    const uint16x8_t at = vreinterpretq_u16_s32(x);
+    SplitOctets(LoadPoints(points, vgetq_lane_u16(at, 0), vgetq_lane_u16(at, 2)),
+                LoadPoints(points, vgetq_lane_u16(at, 4), vgetq_lane_u16(at, 6)), lines);
+    SplitOctets(LoadPoints(points, vgetq_lane_u16(at, 1), vgetq_lane_u16(at, 3)),
+                LoadPoints(points, vgetq_lane_u16(at, 5), vgetq_lane_u16(at, 7)), lines + 2);
+  }
+  THAW_INLINE Ints LoadPoints(const GridPoint8* points, uint16_t row, uint16_t next) {
+    return vreinterpretq_s32_s8(
+        vcombine_s8(vld1_s8(points[row].elements.data()), vld1_s8(points[next].elements.data())));
+  }
+  // Eight bytes of rows 0 and 1 and of rows 2 and 3 to two lines.
+  THAW_INLINE void SplitOctets(Ints low, Ints high, Ints* lines) {
+    lines[0] = vuzp1q_s32(low, high);
+    lines[1] = vuzp2q_s32(low, high);
   }
 
   THAW_INLINE Floats AsFloats(Ints x) { return vreinterpretq_f32_s32(x); }

@@ -4,9 +4,12 @@
 
 #include <immintrin.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#include "kernels/x86/table_words.h"
 
 #define THAW_INLINE [[gnu::always_inline]] static inline
 
@@ -40,6 +43,11 @@ struct Lanes8 {
   THAW_INLINE Floats LoadHalves(const std::byte* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
+  // Of the lower halves of words.
+  THAW_INLINE Floats HalvesOfWords(Ints x) {
+    const __m256i halves = _mm256_packus_epi32(x, x);
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(_mm256_permute4x64_epi64(halves, 0xd8)));
+  }
   THAW_INLINE Ints LoadBytesAsWords(const std::byte* p) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
   }
@@ -62,6 +70,9 @@ struct Lanes8 {
   THAW_INLINE Ints Xor(Ints a, Ints b) { return _mm256_xor_si256(a, b); }
   THAW_INLINE Ints Add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
   THAW_INLINE Ints AddBytes(Ints a, Ints b) { return _mm256_add_epi8(a, b); }
+  THAW_INLINE Ints SubtractBytes(Ints a, Ints b) { return _mm256_sub_epi8(a, b); }
+  // Rounded up.
+  THAW_INLINE Ints AverageBytes(Ints a, Ints b) { return _mm256_avg_epu8(a, b); }
   THAW_INLINE Ints Subtract(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
   template <int n>
   THAW_INLINE Ints ShiftLeft(Ints x) {
@@ -87,6 +98,43 @@ struct Lanes8 {
   THAW_INLINE Ints LookUp(const void* table, Ints x) {
     const __m128i entries = _mm_loadu_si128(static_cast<const __m128i*>(table));
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(entries), x);
+  }
+  // Byte i of every word is byte (pattern >> 8 i) % 256 of it, or 0 where that is 0x80.
+  THAW_INLINE Ints ShuffleBytes(Ints x, int32_t pattern) {
+    const __m256i words = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
+    return _mm256_shuffle_epi8(x, _mm256_add_epi8(words, _mm256_set1_epi32(pattern)));
+  }
+  // Bytes of `yes` where the one bit of the pattern is set in `bits`, and of `no` elsewhere.
+  THAW_INLINE Ints Select(Ints bits, Ints pattern, Ints yes, Ints no) {
+    const Ints is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bits, pattern), pattern);
+    return _mm256_blendv_epi8(no, yes, is_set);
+  }
+  // Numbers of 16 bits to the entries of a table that they name.
+  template <size_t kEntries, int n>
+  THAW_INLINE void LookUpHalves(const std::array<uint16_t, kEntries>& table, Ints (&x)[n]) {
+#pragma GCC unroll 4
+    for (int i = 0; i < n; ++i) {
+      const __m128i low = LookUpEight(table.data(), _mm256_castsi256_si128(x[i]));
+      const __m128i high = LookUpEight(table.data(), _mm256_extracti128_si256(x[i], 1));
+      x[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+    }
+  }
+  // The points of 8 bytes that the lower halves of words name as lines [0] and [1], four bytes of
+  // each row, and of the upper halves as [2] and [3].
+  THAW_INLINE void LookUpOctets(const GridPoint8* points, Ints x, Ints* lines) {
+    __m256i first[2];
+    __m256i second[2];
+    LookUpPoints(points, x, first, second);
+    SplitOctets(first[0], first[1], lines);
+    SplitOctets(second[0], second[1], lines + 2);
+  }
+  // Eight bytes of rows 0, 1, 4, 5 and of rows 2, 3, 6, 7 to two lines.
+  THAW_INLINE void SplitOctets(Ints even, Ints odd, Ints* lines) {
+    const __m256 a = _mm256_castsi256_ps(even);
+    const __m256 b = _mm256_castsi256_ps(odd);
+    lines[0] = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88));
+    lines[1] = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd));
   }
 
   THAW_INLINE Floats AsFloats(Ints x) { return _mm256_castsi256_ps(x); }

@@ -4,9 +4,12 @@
 
 #include <immintrin.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#include "kernels/x86/table_words.h"
 
 #define THAW_INLINE [[gnu::always_inline]] static inline
 
@@ -36,6 +39,8 @@ struct Lanes16 {
   THAW_INLINE Floats LoadHalves(const std::byte* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
+  // Of the lower halves of words.
+  THAW_INLINE Floats HalvesOfWords(Ints x) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x)); }
   THAW_INLINE Ints LoadBytesAsWords(const std::byte* p) {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
@@ -59,6 +64,9 @@ struct Lanes16 {
   THAW_INLINE Ints Add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
   THAW_INLINE Ints Subtract(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
   THAW_INLINE Ints AddBytes(Ints a, Ints b) { return _mm512_add_epi8(a, b); }
+  THAW_INLINE Ints SubtractBytes(Ints a, Ints b) { return _mm512_sub_epi8(a, b); }
+  // Rounded up.
+  THAW_INLINE Ints AverageBytes(Ints a, Ints b) { return _mm512_avg_epu8(a, b); }
   template <int n>
   THAW_INLINE Ints ShiftLeft(Ints x) {
     return _mm512_slli_epi32(x, n);
@@ -83,6 +91,55 @@ struct Lanes16 {
   THAW_INLINE Ints LookUp(const void* table, Ints x) {
     const __m128i entries = _mm_loadu_si128(static_cast<const __m128i*>(table));
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(entries), x);
+  }
+  // Byte i of every word is byte (pattern >> 8 i) % 256 of it, or 0 where that is 0x80.
+  THAW_INLINE Ints ShuffleBytes(Ints x, int32_t pattern) {
+    const __m512i words =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
+    return _mm512_shuffle_epi8(x, _mm512_add_epi8(words, _mm512_set1_epi32(pattern)));
+  }
+  // Bytes of `yes` where the one bit of the pattern is set in `bits`, and of `no` elsewhere.
+  THAW_INLINE Ints Select(Ints bits, Ints pattern, Ints yes, Ints no) {
+    return _mm512_mask_mov_epi8(no, _mm512_test_epi8_mask(bits, pattern), yes);
+  }
+  // Numbers of 16 bits to the entries of a table that they name.
+  template <size_t kEntries, int n>
+  THAW_INLINE void LookUpHalves(const std::array<uint16_t, kEntries>& table, Ints (&x)[n]) {
+    // 64 entries at a time; what is found elsewhere stays, whether it was found already or not.
+    Ints parts[n];
+#pragma GCC unroll 4
+    for (int i = 0; i < n; ++i) parts[i] = _mm512_srli_epi16(x[i], 6);
+#pragma GCC unroll 8
+    for (size_t part = 0; part < kEntries / 64; ++part) {
+      const Ints low = _mm512_loadu_si512(table.data() + 64 * part);
+      const Ints high = _mm512_loadu_si512(table.data() + 64 * part + 32);
+      const Ints number = _mm512_set1_epi16(static_cast<int16_t>(part));
+#pragma GCC unroll 4
+      for (int i = 0; i < n; ++i) {
+        x[i] = _mm512_mask2_permutex2var_epi16(low, x[i], _mm512_cmpeq_epi16_mask(parts[i], number),
+                                               high);
+      }
+    }
+  }
+  // The points of 8 bytes that the lower halves of words name as lines [0] and [1], four bytes of
+  // each row, and of the upper halves as [2] and [3].
+  THAW_INLINE void LookUpOctets(const GridPoint8* points, Ints x, Ints* lines) {
+    __m256i first[2][2];
+    __m256i second[2][2];
+    LookUpPoints(points, _mm512_castsi512_si256(x), first[0], second[0]);
+    LookUpPoints(points, _mm512_extracti64x4_epi64(x, 1), first[1], second[1]);
+    SplitOctets(Join(first[0][0], first[1][0]), Join(first[0][1], first[1][1]), lines);
+    SplitOctets(Join(second[0][0], second[1][0]), Join(second[0][1], second[1][1]), lines + 2);
+  }
+  THAW_INLINE Ints Join(__m256i low, __m256i high) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+  }
+  // Eight bytes of rows 0, 1, 4, 5, ... and of rows 2, 3, 6, 7, ... to two lines.
+  THAW_INLINE void SplitOctets(Ints even, Ints odd, Ints* lines) {
+    const __m512 a = _mm512_castsi512_ps(even);
+    const __m512 b = _mm512_castsi512_ps(odd);
+    lines[0] = _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88));
+    lines[1] = _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xdd));
   }
 
   THAW_INLINE Floats AsFloats(Ints x) { return _mm512_castsi512_ps(x); }

@@ -22,6 +22,7 @@
 #include <cstdint>
 
 #include "kernels/activations.h"
+#include "kernels/grid_formats.h"
 #include "kernels/packed_formats.h"
 #include "kernels/packed_products.h"
 #include "kernels/panel_matmul.h"

@@ -1,0 +1,515 @@
+// How packed blocks of ternary numbers (TQ) and of points of a grid (IQ1, IQ2, IQ3) are read into
+// vectors: formats as in packed_formats.h, which says what a format is.
+//
+// Points are looked up two of each row at once, by numbers of 16 bits in the halves of words. Those
+// of four elements, quads, are looked up as codes (kernels/codebooks.h), because vectors can, and
+// those of eight, octets, as they are. A format of a grid says
+//
+//   kGrid       the points of octets, or the codes of quads
+//   kPairs      pairs of points of each row in a step: 2 of octets, 4 of quads
+//   PointsOf    the two points of a pair
+//   LineOf      a line of a step, from the same elements of the points: of an octet as they are, of
+//               a quad as numbers of levels
+//
+// In an anonymous namespace, for the reason given in packed_formats.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/codebooks.h"
+#include "kernels/packed_formats.h"
+#include "tensor/element_type.h"
+
+namespace thaw {
+namespace {
+
+// Patterns of V::ShuffleBytes: byte `byte` everywhere.
+constexpr int32_t Everywhere(int byte) { return 0x01010101 * byte; }
+
+// Bytes `byte` and `byte + 1` as two numbers of 16 bits; byte `byte` times 256 in both of them.
+constexpr int32_t kNoByte = 0x80;
+constexpr int32_t AsHalves(int byte) {
+  return static_cast<int32_t>(static_cast<uint32_t>(kNoByte) << 24 | (byte + 1u) << 16 |
+                              static_cast<uint32_t>(kNoByte) << 8 | static_cast<uint32_t>(byte));
+}
+constexpr int32_t AsUpperBytes(int byte) {
+  return static_cast<int32_t>(static_cast<uint32_t>(byte) << 24 | kNoByte << 16 |
+                              static_cast<uint32_t>(byte) << 8 | kNoByte);
+}
+
+// x & mask in every word.
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints Masked(typename V::Ints x, int32_t mask) {
+  return V::And(x, V::Broadcast(mask));
+}
+
+// The four elements, with 4 bits each, of half `half` of every word.
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints ElementsOfCodes(typename V::Ints codes, int half) {
+  // Each in a byte of its own, first where it was in the one, then in the lower half.
+  const typename V::Ints apart = Masked<V>(
+      V::ShuffleBytes(codes, 0x01010000 + Everywhere(2 * half)), static_cast<int32_t>(0xf00ff00f));
+  return LowNibbles<V>(V::Or(apart, V::template ShiftRight<4>(apart)));
+}
+
+// Levels of a grid, as the lanes look them up: a zero point plus and minus each.
+struct alignas(16) LevelTable {
+  uint8_t plus[16];
+  uint8_t minus[16];
+};
+
+constexpr LevelTable TableOf(int zero, const int (&levels)[8]) {
+  LevelTable table = {};
+  for (int i = 0; i < 8; ++i) {
+    table.plus[i] = static_cast<uint8_t>(zero + levels[i]);
+    table.minus[i] = static_cast<uint8_t>(zero - levels[i]);
+  }
+  return table;
+}
+
+// Bytes of `minus` where the bit of an element is set and of `plus` elsewhere: bits 0 to 3 (half 0)
+// or 4 to 7 of byte `byte` of every word.
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints BySign(typename V::Ints signs, int byte, int half,
+                                                      typename V::Ints minus,
+                                                      typename V::Ints plus) {
+  return V::Select(V::ShuffleBytes(signs, Everywhere(byte)),
+                   V::Broadcast(static_cast<int32_t>(0x08040201u << (4 * half))), minus, plus);
+}
+
+// Sets the upper bit of every byte whose seven lower bits have an odd number of ones.
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints WithParity(typename V::Ints sevens) {
+  alignas(16) static constexpr uint8_t kParity[16] = {0, 0x80, 0x80, 0, 0x80, 0,    0, 0x80, 0x80,
+                                                      0, 0,    0x80, 0, 0x80, 0x80, 0};
+  const typename V::Ints folded = V::Xor(sevens, V::template ShiftRight<4>(sevens));
+  return V::Or(sevens, V::LookUp(kParity, LowNibbles<V>(folded)));
+}
+
+// Four times seven bits of signs, as bytes: IQ2_XXS and IQ3_XXS.
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints SignsOfSevens(typename V::Ints word) {
+  const typename V::Ints low =
+      V::Or(Masked<V>(word, 0x7f), Masked<V>(V::template ShiftLeft<1>(word), 0x7f00));
+  const typename V::Ints high = V::Or(Masked<V>(V::template ShiftLeft<2>(word), 0x7f0000),
+                                      Masked<V>(V::template ShiftLeft<3>(word), 0x7f000000));
+  return WithParity<V>(V::Or(low, high));
+}
+
+// Blocks of 256 whose scale is d in half precision, or times a number of the group.
+struct GridFormat : LargeFormat {
+  static constexpr int kUnitBlocks = 2;
+  static constexpr int kLeadBytes = 2;
+  static constexpr bool kHasOffsets = false;
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Floats ScaleOf(const BlockPlace& at) {
+    return V::LoadHalves(at.lead[0] + 2 * at.lane);
+  }
+
+  // d * (0.5 + s) * factor
+  template <typename V>
+  [[gnu::always_inline]] static inline Term<V> HalfPlus(const BlockPlace& at, typename V::Ints s,
+                                                        float factor) {
+    const typename V::Floats sum = V::Add(V::Broadcast(0.5f), V::ToFloats(s));
+    return {V::Multiply(V::Multiply(ScaleOf<V>(at), sum), V::Broadcast(factor)), V::Zero()};
+  }
+
+  // 1 + 2 s
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Floats OddScale(typename V::Ints s) {
+    return V::ToFloats(V::Add(V::Broadcast(1), V::Add(s, s)));
+  }
+};
+
+// --------------------------------------------------------------------------------- ternary
+
+struct FormatTQ2_0 : GridFormat {
+  static constexpr int kBodyBytes = 64;
+  static constexpr int kChunks = 2;
+  static constexpr int kPhases = 4;
+  static constexpr int kBits = 2;
+  static constexpr int kZero = 1;
+  static constexpr int kGroup = 32;
+
+  template <typename V>
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int /*group*/) {
+    return {ScaleOf<V>(at), V::Zero()};
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
+                                                               int phase, int j) {
+    return TwoBits<V>(V::Load(at.Line(8 * chunk + j)), phase);
+  }
+};
+
+struct FormatTQ1_0 : GridFormat {
+  static constexpr int kBodyBytes = 52;
+  static constexpr int kChunks = 1;
+  static constexpr int kPhases = 8;
+  static constexpr int kBits = 2;
+  static constexpr int kZero = 1;
+  static constexpr int kGroup = 32;
+
+  template <typename V>
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int /*group*/) {
+    return {ScaleOf<V>(at), V::Zero()};
+  }
+
+  // Digit `digit` of every byte.
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints Digits(typename V::Ints bytes, int digit) {
+#pragma GCC unroll 4
+    for (int n = 0; n < digit; ++n) bytes = V::AddBytes(V::AddBytes(bytes, bytes), bytes);
+    // 3 x / 256 rounded down is the upper two bits of the mean of x and x / 2, rounded down. The
+    // mean of the lanes rounds up; that of complements is the complement.
+    const typename V::Ints rest = V::Xor(bytes, V::BroadcastByte(0xff));
+    const typename V::Ints half = V::Or(V::template ShiftRight<1>(rest), V::BroadcastByte(0x80));
+    return TwoBits<V>(V::Xor(V::AverageBytes(rest, half), V::BroadcastByte(0xff)), 3);
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int /*chunk*/,
+                                                               int phase, int j) {
+    if (phase < 5) return Digits<V>(V::Load(at.Line(j)), phase);
+    const int line = 8 * (phase - 5) + j;  // of the sixteen bytes, and then of the last four
+    if (line < 20) return Digits<V>(V::Load(at.Line(8 + line % 4)), line / 4);
+    return Digits<V>(V::Load(at.Line(12)), line - 20);
+  }
+};
+
+// ------------------------------------------------------------------------------------ grids
+
+// Eight elements to a point, of 8, 25 and 43, and signs.
+struct IQ2Format : GridFormat {
+  static constexpr int kBits = 7;
+  static constexpr int kZero = 64;
+  static constexpr int kPairs = 2;
+
+  // Line j of a step, half of an octet, whose signs are byte `byte` of every word.
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints SignedLine(typename V::Ints x,
+                                                                   typename V::Ints signs, int byte,
+                                                                   int j) {
+    const typename V::Ints zero = V::BroadcastByte(kZero);
+    return BySign<V>(signs, byte, j % 2, V::SubtractBytes(zero, x), V::AddBytes(zero, x));
+  }
+};
+
+struct FormatIQ2_XXS : IQ2Format {
+  static constexpr int kBodyBytes = 64;
+  static constexpr int kChunks = 8;
+  static constexpr int kPhases = 1;
+  static constexpr int kGroup = 32;
+  static constexpr const auto& kGrid = kIQ2_XXSGrid;
+
+  template <typename V>
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+    return HalfPlus<V>(at, V::template ShiftRight<28>(V::Load(at.Line(2 * group + 1))), 0.25f);
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int chunk,
+                                                                 int /*phase*/, int pair) {
+    return V::ShuffleBytes(V::Load(at.Line(2 * chunk)), AsHalves(2 * pair));
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
+                                                               int /*phase*/, typename V::Ints x,
+                                                               int j) {
+    return SignedLine<V>(x, SignsOfSevens<V>(V::Load(at.Line(2 * chunk + 1))), j / 2, j);
+  }
+};
+
+// A nibble for each 16 elements.
+struct IQ2SmallGroupFormat : IQ2Format {
+  static constexpr int kGroup = 16;
+
+  template <typename V>
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+    const typename V::Ints words = V::Load(at.Line(group / 8));
+    return HalfPlus<V>(at, Masked<V>(V::ShiftRight(words, 4 * (group % 8)), 0x0f), 0.25f);
+  }
+};
+
+struct FormatIQ2_XS : IQ2SmallGroupFormat {
+  static constexpr int kBodyBytes = 72;
+  static constexpr int kChunks = 8;
+  static constexpr int kPhases = 1;
+  static constexpr const auto& kGrid = kIQ2_XSGrid;
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int chunk,
+                                                                 int /*phase*/, int pair) {
+    return Masked<V>(V::Load(at.Line(2 + 2 * chunk + pair)), 0x01ff01ff);
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
+                                                               int /*phase*/, typename V::Ints x,
+                                                               int j) {
+    const typename V::Ints words = V::Load(at.Line(2 + 2 * chunk + j / 4));
+    const typename V::Ints sevens = Masked<V>(V::template ShiftRight<9>(words), 0x007f007f);
+    return SignedLine<V>(x, WithParity<V>(sevens), j % 4 / 2 * 2, j);
+  }
+};
+
+struct FormatIQ2_S : IQ2SmallGroupFormat {
+  static constexpr int kBodyBytes = 80;
+  static constexpr int kChunks = 2;
+  static constexpr int kPhases = 4;
+  static constexpr const auto& kGrid = kIQ2_SGrid;
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int chunk,
+                                                                 int phase, int pair) {
+    const typename V::Ints high = V::ShuffleBytes(V::Load(at.Line(2 + chunk)), AsUpperBytes(phase));
+    const typename V::Ints upper = V::Or(Masked<V>(V::ShiftRight(high, 4 * pair), 0x0300),
+                                         Masked<V>(V::ShiftRight(high, 4 * pair + 2), 0x03000000));
+    const typename V::Ints words = V::Load(at.Line(4 + 4 * chunk + phase));
+    return V::Or(V::ShuffleBytes(words, AsHalves(2 * pair)), upper);
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
+                                                               int phase, typename V::Ints x,
+                                                               int j) {
+    return SignedLine<V>(x, V::Load(at.Line(12 + 4 * chunk + phase)), j / 2, j);
+  }
+};
+
+struct FormatIQ3_XXS : GridFormat {
+  static constexpr int kBodyBytes = 96;
+  static constexpr int kChunks = 8;
+  static constexpr int kPhases = 1;
+  static constexpr int kBits = 7;
+  static constexpr int kZero = 64;
+  static constexpr int kGroup = 32;
+  static constexpr LevelTable kLevels = TableOf(kZero, {4, 12, 20, 28, 36, 44, 52, 62});
+  static constexpr int kPairs = 4;
+  static constexpr const auto& kGrid = kIQ3_XXSCodes;
+
+  template <typename V>
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+    return HalfPlus<V>(at, V::template ShiftRight<28>(V::Load(at.Line(16 + group))), 0.5f);
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int chunk,
+                                                                 int /*phase*/, int pair) {
+    return V::ShuffleBytes(V::Load(at.Line(2 * chunk + pair / 2)), AsHalves(pair % 2 * 2));
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
+                                                               int /*phase*/, typename V::Ints x,
+                                                               int j) {
+    return BySign<V>(SignsOfSevens<V>(V::Load(at.Line(16 + chunk))), j / 2, j % 2,
+                     V::LookUp(kLevels.minus, x), V::LookUp(kLevels.plus, x));
+  }
+};
+
+struct FormatIQ3_S : GridFormat {
+  static constexpr int kBodyBytes = 108;
+  static constexpr int kChunks = 2;
+  static constexpr int kPhases = 4;
+  static constexpr int kBits = 5;
+  static constexpr int kZero = 16;
+  static constexpr int kGroup = 32;
+  static constexpr LevelTable kLevels = TableOf(kZero, {1, 3, 5, 7, 9, 11, 13, 15});
+  static constexpr int kPairs = 4;
+  static constexpr const auto& kGrid = kIQ3_SCodes;
+
+  template <typename V>
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+    const typename V::Ints s = Masked<V>(V::ShiftRight(V::Load(at.Line(0)), 4 * group), 0x0f);
+    return {V::Multiply(ScaleOf<V>(at), OddScale<V>(s)), V::Zero()};
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int chunk,
+                                                                 int phase, int pair) {
+    const typename V::Ints high = V::ShuffleBytes(V::Load(at.Line(1 + chunk)), AsUpperBytes(phase));
+    const typename V::Ints upper = V::Or(Masked<V>(V::ShiftRight(high, 2 * pair), 0x0100),
+                                         Masked<V>(V::ShiftRight(high, 2 * pair + 1), 0x01000000));
+    const typename V::Ints words = V::Load(at.Line(3 + 2 * (4 * chunk + phase) + pair / 2));
+    return V::Or(V::ShuffleBytes(words, AsHalves(pair % 2 * 2)), upper);
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
+                                                               int phase, typename V::Ints x,
+                                                               int j) {
+    return BySign<V>(V::Load(at.Line(19 + 4 * chunk + phase)), j / 2, j % 2,
+                     V::LookUp(kLevels.minus, x), V::LookUp(kLevels.plus, x));
+  }
+};
+
+// Eight elements to a point, eight times -1, 0 or 1, and one more or less.
+struct IQ1Format : GridFormat {
+  static constexpr int kChunks = 4;
+  static constexpr int kPhases = 2;
+  static constexpr int kBits = 5;
+  static constexpr int kZero = 16;
+  static constexpr int kPairs = 2;
+  static constexpr const auto& kGrid = kIQ1Grid;
+
+  // Half of an octet, eight times; in byte 1 of every word, `bit` is set where it has one less.
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineAndDelta(typename V::Ints x,
+                                                                     typename V::Ints deltas,
+                                                                     int bit) {
+    const typename V::Ints zero =
+        V::Select(V::ShuffleBytes(deltas, Everywhere(1)), V::BroadcastByte(bit),
+                  V::BroadcastByte(kZero - 1), V::BroadcastByte(kZero + 1));
+    return V::AddBytes(V::And(V::template ShiftLeft<3>(x), V::BroadcastByte(0xf8)), zero);
+  }
+};
+
+struct FormatIQ1_S : IQ1Format {
+  static constexpr int kBodyBytes = 48;
+  static constexpr int kGroup = 32;
+
+  template <typename V>
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+    const typename V::Ints s =
+        Masked<V>(V::ShiftRight(V::Load(at.Line(group / 2)), 16 * (group % 2) + 12), 0x07);
+    return {V::Multiply(V::Multiply(ScaleOf<V>(at), OddScale<V>(s)), V::Broadcast(0.125f)),
+            V::Zero()};
+  }
+
+  // The number of 16 bits of a group, in both halves of every word.
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints HighBits(const BlockPlace& at, int chunk,
+                                                                 int phase) {
+    return V::ShuffleBytes(V::Load(at.Line(chunk)), 0x01000100 + Everywhere(2 * phase));
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int chunk,
+                                                                 int phase, int pair) {
+    const typename V::Ints high = HighBits<V>(at, chunk, phase);
+    const typename V::Ints upper =
+        pair == 0 ? V::Or(Masked<V>(V::template ShiftLeft<8>(high), 0x0700),
+                          Masked<V>(V::template ShiftLeft<5>(high), 0x07000000))
+                  : V::Or(Masked<V>(V::template ShiftLeft<2>(high), 0x0700),
+                          Masked<V>(V::template ShiftRight<1>(high), 0x07000000));
+    const typename V::Ints words = V::Load(at.Line(4 + 2 * chunk + phase));
+    return V::Or(V::ShuffleBytes(words, AsHalves(2 * pair)), upper);
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
+                                                               int phase, typename V::Ints x,
+                                                               int /*j*/) {
+    return LineAndDelta<V>(x, HighBits<V>(at, chunk, phase), 0x80);
+  }
+};
+
+struct FormatIQ1_M : IQ1Format {
+  static constexpr int kUnitBlocks = 1;
+  static constexpr int kLeadBytes = 0;
+  static constexpr int kBodyBytes = 56;
+  static constexpr int kGroup = 16;
+
+  template <typename V>
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+    const typename V::Ints first = V::Load(at.Line(0));
+    const typename V::Ints second = V::Load(at.Line(1));
+    const typename V::Ints d = V::Or(V::Or(Masked<V>(V::template ShiftRight<12>(first), 0x000f),
+                                           Masked<V>(V::template ShiftRight<24>(first), 0x00f0)),
+                                     V::Or(Masked<V>(V::template ShiftRight<4>(second), 0x0f00),
+                                           Masked<V>(V::template ShiftRight<16>(second), 0xf000)));
+    const typename V::Ints s = Masked<V>(
+        V::ShiftRight(group < 8 ? first : second, 16 * (group % 8 / 4) + 3 * (group % 4)), 0x07);
+    return {V::Multiply(V::Multiply(V::HalvesOfWords(d), OddScale<V>(s)), V::Broadcast(0.125f)),
+            V::Zero()};
+  }
+
+  // The nibbles of two octets, in bytes 1 and 3 of every word.
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints HighBits(const BlockPlace& at, int chunk,
+                                                                 int phase, int pair) {
+    return V::ShuffleBytes(V::Load(at.Line(2 + chunk)), AsUpperBytes(2 * phase + pair));
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int chunk,
+                                                                 int phase, int pair) {
+    const typename V::Ints high = HighBits<V>(at, chunk, phase, pair);
+    const typename V::Ints upper =
+        V::Or(Masked<V>(high, 0x0700), Masked<V>(V::template ShiftRight<4>(high), 0x07000000));
+    const typename V::Ints words = V::Load(at.Line(6 + 2 * chunk + phase));
+    return V::Or(V::ShuffleBytes(words, AsHalves(2 * pair)), upper);
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
+                                                               int phase, typename V::Ints x,
+                                                               int j) {
+    return LineAndDelta<V>(x, HighBits<V>(at, chunk, phase, j / 4), j % 4 < 2 ? 0x08 : 0x80);
+  }
+};
+
+// ----------------------------------------------------------------------------------- all
+
+// Calls visit.template operator()<F>() with the format of a quantized type that is packed.
+template <typename Visit>
+[[gnu::always_inline]] inline void VisitFormat(ElementType type, const Visit& visit) {
+  switch (type) {
+    case ElementType::kQ4_0:
+      return visit.template operator()<FormatQ4_0>();
+    case ElementType::kQ4_1:
+      return visit.template operator()<FormatQ4_1>();
+    case ElementType::kQ5_0:
+      return visit.template operator()<FormatQ5_0>();
+    case ElementType::kQ5_1:
+      return visit.template operator()<FormatQ5_1>();
+    case ElementType::kQ8_0:
+      return visit.template operator()<FormatQ8_0>();
+    case ElementType::kQ2_K:
+      return visit.template operator()<FormatQ2_K>();
+    case ElementType::kQ3_K:
+      return visit.template operator()<FormatQ3_K>();
+    case ElementType::kQ4_K:
+      return visit.template operator()<FormatQ4_K>();
+    case ElementType::kQ5_K:
+      return visit.template operator()<FormatQ5_K>();
+    case ElementType::kQ6_K:
+      return visit.template operator()<FormatQ6_K>();
+    case ElementType::kIQ4_NL:
+      return visit.template operator()<FormatIQ4_NL>();
+    case ElementType::kIQ4_XS:
+      return visit.template operator()<FormatIQ4_XS>();
+    case ElementType::kMXFP4:
+      return visit.template operator()<FormatMXFP4>();
+    case ElementType::kNVFP4:
+      return visit.template operator()<FormatNVFP4>();
+    case ElementType::kTQ1_0:
+      return visit.template operator()<FormatTQ1_0>();
+    case ElementType::kTQ2_0:
+      return visit.template operator()<FormatTQ2_0>();
+    case ElementType::kIQ1_S:
+      return visit.template operator()<FormatIQ1_S>();
+    case ElementType::kIQ1_M:
+      return visit.template operator()<FormatIQ1_M>();
+    case ElementType::kIQ2_XXS:
+      return visit.template operator()<FormatIQ2_XXS>();
+    case ElementType::kIQ2_XS:
+      return visit.template operator()<FormatIQ2_XS>();
+    case ElementType::kIQ2_S:
+      return visit.template operator()<FormatIQ2_S>();
+    case ElementType::kIQ3_XXS:
+      return visit.template operator()<FormatIQ3_XXS>();
+    case ElementType::kIQ3_S:
+      return visit.template operator()<FormatIQ3_S>();
+    default:
+      return;  // CanPackRows says no to it
+  }
+}
+
+}  // namespace
+}  // namespace thaw
