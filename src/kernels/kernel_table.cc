@@ -43,7 +43,6 @@ void MatMul(const WeightRows& weights, int64_t row_begin, int64_t row_end,
 #if defined(__x86_64__)
 
 constexpr PanelKernels kAvx2Panels = {
-    .find_unpacker = avx2::FindUnpacker,
     .multiply_panel = avx2::MultiplyPanel,
     .multiply_floats = avx2::MultiplyFloats,
     .multiply_packed = avx2::MultiplyPacked,
@@ -100,9 +99,7 @@ constexpr std::array<const KernelTable*, 4> kTables = {&kAmx, &kAvx512, &kAvx2, 
 
 #elif defined(__aarch64__)
 
-// Types that are not packed are unpacked by the portable functions.
 constexpr PanelKernels kDotProdPanels = {
-    .find_unpacker = [](ElementType) -> UnpackRowFunction { return nullptr; },
     .multiply_panel = dotprod::MultiplyPanel,
     .multiply_floats = neon::MultiplyFloats,
     .multiply_packed = dotprod::MultiplyPacked,

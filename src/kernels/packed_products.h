@@ -86,8 +86,9 @@ template <typename V, typename F, int n>
 #pragma GCC unroll 4
   for (int i = 0; i < n; ++i) points[i] = F::template PointsOf<V>(at, chunk, phase, pair + i);
   if constexpr (F::kPairs == 2) {
+    const auto* grid = reinterpret_cast<const GridPoint8*>(&F::kGrid);
 #pragma GCC unroll 4
-    for (int i = 0; i < n; ++i) V::LookUpOctets(F::kGrid.data(), points[i], lines + 4 * i);
+    for (int i = 0; i < n; ++i) V::LookUpOctets(grid, points[i], lines + 4 * i);
   } else {
     V::LookUpHalves(F::kGrid, points);
 #pragma GCC unroll 8

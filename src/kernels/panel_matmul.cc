@@ -69,8 +69,6 @@ void MatMulByPanels(const PanelKernels& kernels, const WeightRows& weights, int6
   const RowUnpacker* unpacker = FindRowUnpacker(weights.type);
   THAW_CHECK(unpacker != nullptr);
   THAW_CHECK(activations.quants != nullptr);
-  UnpackRowFunction unpack = kernels.find_unpacker(weights.type);
-  if (unpack == nullptr) unpack = unpacker->unpack;
 
   const int64_t groups = k / kUnpackGroup;
   const int64_t panel_rows = PanelRows(k);
@@ -80,7 +78,7 @@ void MatMulByPanels(const PanelKernels& kernels, const WeightRows& weights, int6
   for (int64_t row = row_begin; row < row_end; row += panel_rows) {
     const int64_t n_rows = std::min(panel_rows, row_end - row);
     for (int64_t r = 0; r < n_rows; ++r, rows += row_bytes) {
-      unpack(rows, k, quants + r * k, scales + r * groups, offsets + r * groups);
+      unpacker->unpack(rows, k, quants + r * k, scales + r * groups, offsets + r * groups);
     }
     const WeightPanel panel{quants, scales, unpacker->has_offsets ? offsets : nullptr, n_rows, k};
     kernels.multiply_panel(panel, activations, out + row, out_stride);

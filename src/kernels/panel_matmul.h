@@ -57,8 +57,6 @@ struct FloatRows {
 // out[token * out_stride + row] for the rows of the panel or of the float matrix; of a panel
 // without what the outliers of the activations contribute, which MatMulByPanels adds.
 struct PanelKernels {
-  // The unpacker for a type, or nullptr where the portable one serves.
-  UnpackRowFunction (*find_unpacker)(ElementType type);
   void (*multiply_panel)(const WeightPanel& panel, const Activations& activations, float* out,
                          int64_t out_stride);
   void (*multiply_floats)(const FloatRows& rows, const Activations& activations, float* out,

@@ -149,7 +149,9 @@ struct Lanes4 {
   template <size_t kEntries, int n>
   THAW_INLINE void LookUpHalves(const std::array<uint16_t, kEntries>& table, Ints (&x)[n]) {
 #pragma GCC unroll 4
-    for (int i = 0; i < n; ++i) x[i] = LookUpEight(table.data(), x[i]);
+    for (int i = 0; i < n; ++i) {
+      x[i] = LookUpEight(reinterpret_cast<const uint16_t*>(&table), x[i]);
+    }
   }
   // The points of 8 bytes that the lower halves of words name as lines [0] and [1], four bytes of
   // each row, and of the upper halves as [2] and [3].
@@ -162,7 +164,8 @@ struct Lanes4 {
   }
   THAW_INLINE Ints LoadPoints(const GridPoint8* points, uint16_t row, uint16_t next) {
     return vreinterpretq_s32_s8(
-        vcombine_s8(vld1_s8(points[row].elements.data()), vld1_s8(points[next].elements.data())));
+        vcombine_s8(vld1_s8(reinterpret_cast<const int8_t*>(points + row)),
+                    vld1_s8(reinterpret_cast<const int8_t*>(points + next))));
   }
   // Eight bytes of rows 0 and 1 and of rows 2 and 3 to two lines.
   THAW_INLINE void SplitOctets(Ints low, Ints high, Ints* lines) {

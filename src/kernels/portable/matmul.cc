@@ -99,7 +99,6 @@ void MultiplyFloats(const FloatRows& rows, const Activations& activations, float
 }
 
 constexpr PanelKernels kPanelKernels = {
-    .find_unpacker = [](ElementType) -> UnpackRowFunction { return nullptr; },
     .multiply_panel = MultiplyPanel,
     .multiply_floats = MultiplyFloats,
     .multiply_packed = nullptr,

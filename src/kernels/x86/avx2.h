@@ -14,15 +14,11 @@
 #include "kernels/attention.h"
 #include "kernels/panel_matmul.h"
 #include "kernels/rope.h"
-#include "kernels/unpack.h"
 
 namespace thaw::avx2 {
 
 void QuantizeActivations(const Activations& activations, int64_t token_begin, int64_t token_end);
 
-// The vector unpackers of the types that look points up in a grid, the same bits as the portable
-// ones; nullptr for others, which are packed.
-UnpackRowFunction FindUnpacker(ElementType type);
 void MultiplyPanel(const WeightPanel& panel, const Activations& activations, float* out,
                    int64_t out_stride);
 void MultiplyFloats(const FloatRows& rows, const Activations& activations, float* out,

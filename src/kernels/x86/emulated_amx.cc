@@ -10,8 +10,7 @@ namespace thaw {
 namespace {
 
 constexpr PanelKernels Panels(decltype(PanelKernels::multiply_packed) multiply_packed) {
-  return {.find_unpacker = avx2::FindUnpacker,
-          .multiply_panel = avx2::MultiplyPanel,
+  return {.multiply_panel = avx2::MultiplyPanel,
           .multiply_floats = avx2::MultiplyFloats,
           .multiply_packed = multiply_packed};
 }

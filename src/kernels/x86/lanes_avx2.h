@@ -113,10 +113,11 @@ struct Lanes8 {
   // Numbers of 16 bits to the entries of a table that they name.
   template <size_t kEntries, int n>
   THAW_INLINE void LookUpHalves(const std::array<uint16_t, kEntries>& table, Ints (&x)[n]) {
+    const auto* entries = reinterpret_cast<const uint16_t*>(&table);
 #pragma GCC unroll 4
     for (int i = 0; i < n; ++i) {
-      const __m128i low = LookUpEight(table.data(), _mm256_castsi256_si128(x[i]));
-      const __m128i high = LookUpEight(table.data(), _mm256_extracti128_si256(x[i], 1));
+      const __m128i low = LookUpEight(entries, _mm256_castsi256_si128(x[i]));
+      const __m128i high = LookUpEight(entries, _mm256_extracti128_si256(x[i], 1));
       x[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
     }
   }

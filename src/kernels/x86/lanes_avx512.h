@@ -105,14 +105,15 @@ struct Lanes16 {
   // Numbers of 16 bits to the entries of a table that they name.
   template <size_t kEntries, int n>
   THAW_INLINE void LookUpHalves(const std::array<uint16_t, kEntries>& table, Ints (&x)[n]) {
+    const auto* entries = reinterpret_cast<const uint16_t*>(&table);
     // 64 entries at a time; what is found elsewhere stays, whether it was found already or not.
     Ints parts[n];
 #pragma GCC unroll 4
     for (int i = 0; i < n; ++i) parts[i] = _mm512_srli_epi16(x[i], 6);
 #pragma GCC unroll 8
     for (size_t part = 0; part < kEntries / 64; ++part) {
-      const Ints low = _mm512_loadu_si512(table.data() + 64 * part);
-      const Ints high = _mm512_loadu_si512(table.data() + 64 * part + 32);
+      const Ints low = _mm512_loadu_si512(entries + 64 * part);
+      const Ints high = _mm512_loadu_si512(entries + 64 * part + 32);
       const Ints number = _mm512_set1_epi16(static_cast<int16_t>(part));
 #pragma GCC unroll 4
       for (int i = 0; i < n; ++i) {
