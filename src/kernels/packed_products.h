@@ -44,7 +44,7 @@ inline constexpr int64_t kPanelLineBytes = 4 * kPanelRows;
 
 // How far ahead of the weights that are multiplied memory is asked for, into the L2 cache: into L1
 // was slower (Zen 4).
-inline constexpr int64_t kPrefetchBytes = 6 << 10;
+inline constexpr int64_t kPrefetchBytes = 9 << 10;
 
 inline constexpr int64_t kNoOutlier = INT64_MAX;
 
@@ -218,10 +218,15 @@ template <typename V, typename F, int kTokens, int phase>
   // A share of the block's lines with every step: evenly spread, no burst fills the queue. With
   // several tokens every format needs it: their work leaves loads fewer places to run ahead.
   constexpr int64_t kLines = (kGroupRows * kBlockBytes<F> / kStepsOfBlock<F> + 63) / 64;
-  if ((F::kPrefetches || kTokens > 1) && place.lane == 0) {
+  if constexpr (F::kPrefetches || kTokens > 1) {
+    // Where a vector holds but a part of the rows, each part asks for its share.
     const std::byte* ahead = place.body + kPrefetchBytes + step_of_block * kLines * 64;
+    constexpr int64_t kParts = kGroupRows / V::kLanes;
+    const int64_t part = place.lane / V::kLanes;
 #pragma GCC unroll 16
-    for (int64_t line = 0; line < kLines; ++line) __builtin_prefetch(ahead + 64 * line, 0, 2);
+    for (int64_t line = 0; line < kLines; line += kParts) {
+      if (line + part < kLines) __builtin_prefetch(ahead + 64 * (line + part), 0, 2);
+    }
   }
   Ints w[8];
   LoadWeights<V, F>(place, chunk, phase, w);
