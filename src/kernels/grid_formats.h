@@ -97,7 +97,7 @@ template <typename V>
   return WithParity<V>(V::Or(low, high));
 }
 
-// Blocks of 256 whose scale is d in half precision, or times a number of the group.
+// Blocks of 256 whose scale is a number of half precision, d, or d times a number of the group.
 struct GridFormat : LargeFormat {
   static constexpr int kUnitBlocks = 2;
   static constexpr int kLeadBytes = 2;
@@ -125,10 +125,7 @@ struct GridFormat : LargeFormat {
 
 // --------------------------------------------------------------------------------- ternary
 
-struct FormatTQ2_0 : GridFormat {
-  static constexpr int kBodyBytes = 64;
-  static constexpr int kChunks = 2;
-  static constexpr int kPhases = 4;
+struct TernaryFormat : GridFormat {
   static constexpr int kBits = 2;
   static constexpr int kZero = 1;
   static constexpr int kGroup = 32;
@@ -137,6 +134,12 @@ struct FormatTQ2_0 : GridFormat {
   [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int /*group*/) {
     return {ScaleOf<V>(at), V::Zero()};
   }
+};
+
+struct FormatTQ2_0 : TernaryFormat {
+  static constexpr int kBodyBytes = 64;
+  static constexpr int kChunks = 2;
+  static constexpr int kPhases = 4;
 
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
@@ -145,18 +148,10 @@ struct FormatTQ2_0 : GridFormat {
   }
 };
 
-struct FormatTQ1_0 : GridFormat {
+struct FormatTQ1_0 : TernaryFormat {
   static constexpr int kBodyBytes = 52;
   static constexpr int kChunks = 1;
   static constexpr int kPhases = 8;
-  static constexpr int kBits = 2;
-  static constexpr int kZero = 1;
-  static constexpr int kGroup = 32;
-
-  template <typename V>
-  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int /*group*/) {
-    return {ScaleOf<V>(at), V::Zero()};
-  }
 
   // Digit `digit` of every byte.
   template <typename V>
