@@ -8,10 +8,6 @@
 namespace thaw {
 namespace {
 
-bool IsFloatType(ElementType type) {
-  return type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16;
-}
-
 // Adds what the outliers of every token contribute, each in the order of its index.
 void AddOutliers(const WeightPanel& panel, const Activations& activations, float* out,
                  int64_t out_stride) {
@@ -35,7 +31,7 @@ void AddOutliers(const WeightPanel& panel, const Activations& activations, float
 
 }  // namespace
 
-bool CanMultiply(ElementType type) { return IsFloatType(type) || Info(type).is_quantized; }
+bool CanMultiply(ElementType type) { return IsWeightFloat(type) || Info(type).is_quantized; }
 
 int64_t MatMulScratchBytes(int64_t k) {
   const int64_t row_bytes = k + 2 * (k / kUnpackGroup) * int64_t{sizeof(float)};
@@ -60,7 +56,7 @@ void MatMulByPanels(const PanelKernels& kernels, const WeightRows& weights, int6
     if (row_begin == row_end) return;
   }
   const std::byte* rows = weights.data + row_begin * row_bytes;
-  if (IsFloatType(weights.type)) {
+  if (IsWeightFloat(weights.type)) {
     kernels.multiply_floats({weights.type, rows, row_bytes, row_end - row_begin, k}, activations,
                             out + row_begin, out_stride);
     return;

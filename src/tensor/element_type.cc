@@ -77,6 +77,10 @@ const ElementTypeInfo& Info(ElementType type) {
   return *info;
 }
 
+bool IsWeightFloat(ElementType type) {
+  return type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16;
+}
+
 std::span<const ElementTypeInfo> AllElementTypes() { return kElementTypes; }
 
 int64_t RowBytes(ElementType type, int64_t elements) {

@@ -69,6 +69,9 @@ const ElementTypeInfo* FindElementType(std::string_view name);
 // `type` must be one of the enumerators.
 const ElementTypeInfo& Info(ElementType type);
 
+// F32, F16 or BF16: what weights are that are not quantized.
+bool IsWeightFloat(ElementType type);
+
 // Every type, in the order of their numbers.
 std::span<const ElementTypeInfo> AllElementTypes();
 

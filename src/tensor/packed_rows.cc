@@ -285,14 +285,10 @@ void CopyField(const Field& field, const std::byte* packed, int64_t row, std::by
   }
 }
 
-bool IsPlainNumber(ElementType type) {
-  return type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16;
-}
-
 }  // namespace
 
 bool CanPackRows(ElementType type, int64_t k) {
-  if (IsPlainNumber(type)) return RowBytes(type, k) % 4 == 0;
+  if (IsWeightFloat(type)) return RowBytes(type, k) % 4 == 0;
   return FindFormat(type) != nullptr;
 }
 
