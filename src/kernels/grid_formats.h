@@ -276,15 +276,27 @@ struct FormatIQ2_S : IQ2SmallGroupFormat {
   }
 };
 
-struct FormatIQ3_XXS : GridFormat {
+// Four elements to a point, of eight levels, and signs.
+struct IQ3Format : GridFormat {
+  static constexpr int kGroup = 32;
+  static constexpr int kPairs = 4;
+
+  // Line j of a step, a quad; the signs of the step are in its words.
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints SignedLine(const LevelTable& levels,
+                                                                   typename V::Ints x,
+                                                                   typename V::Ints signs, int j) {
+    return BySign<V>(signs, j / 2, j % 2, V::LookUp(levels.minus, x), V::LookUp(levels.plus, x));
+  }
+};
+
+struct FormatIQ3_XXS : IQ3Format {
   static constexpr int kBodyBytes = 96;
   static constexpr int kChunks = 8;
   static constexpr int kPhases = 1;
   static constexpr int kBits = 7;
   static constexpr int kZero = 64;
-  static constexpr int kGroup = 32;
   static constexpr LevelTable kLevels = TableOf(kZero, {4, 12, 20, 28, 36, 44, 52, 62});
-  static constexpr int kPairs = 4;
   static constexpr const auto& kGrid = kIQ3_XXSCodes;
 
   template <typename V>
@@ -302,20 +314,17 @@ struct FormatIQ3_XXS : GridFormat {
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
                                                                int /*phase*/, typename V::Ints x,
                                                                int j) {
-    return BySign<V>(SignsOfSevens<V>(V::Load(at.Line(16 + chunk))), j / 2, j % 2,
-                     V::LookUp(kLevels.minus, x), V::LookUp(kLevels.plus, x));
+    return SignedLine<V>(kLevels, x, SignsOfSevens<V>(V::Load(at.Line(16 + chunk))), j);
   }
 };
 
-struct FormatIQ3_S : GridFormat {
+struct FormatIQ3_S : IQ3Format {
   static constexpr int kBodyBytes = 108;
   static constexpr int kChunks = 2;
   static constexpr int kPhases = 4;
   static constexpr int kBits = 5;
   static constexpr int kZero = 16;
-  static constexpr int kGroup = 32;
   static constexpr LevelTable kLevels = TableOf(kZero, {1, 3, 5, 7, 9, 11, 13, 15});
-  static constexpr int kPairs = 4;
   static constexpr const auto& kGrid = kIQ3_SCodes;
 
   template <typename V>
@@ -338,8 +347,7 @@ struct FormatIQ3_S : GridFormat {
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
                                                                int phase, typename V::Ints x,
                                                                int j) {
-    return BySign<V>(V::Load(at.Line(19 + 4 * chunk + phase)), j / 2, j % 2,
-                     V::LookUp(kLevels.minus, x), V::LookUp(kLevels.plus, x));
+    return SignedLine<V>(kLevels, x, V::Load(at.Line(19 + 4 * chunk + phase)), j);
   }
 };
 
@@ -351,6 +359,12 @@ struct IQ1Format : GridFormat {
   static constexpr int kZero = 16;
   static constexpr int kPairs = 2;
   static constexpr const auto& kGrid = kIQ1Grid;
+
+  // d * (1 + 2 s) / 8
+  template <typename V>
+  [[gnu::always_inline]] static inline Term<V> EighthOf(typename V::Floats d, typename V::Ints s) {
+    return {V::Multiply(V::Multiply(d, OddScale<V>(s)), V::Broadcast(0.125f)), V::Zero()};
+  }
 
   // Half of an octet, eight times; in byte 1 of every word, `bit` is set where it has one less.
   template <typename V>
@@ -372,8 +386,7 @@ struct FormatIQ1_S : IQ1Format {
   [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
     const typename V::Ints s =
         Masked<V>(V::ShiftRight(V::Load(at.Line(group / 2)), 16 * (group % 2) + 12), 0x07);
-    return {V::Multiply(V::Multiply(ScaleOf<V>(at), OddScale<V>(s)), V::Broadcast(0.125f)),
-            V::Zero()};
+    return EighthOf<V>(ScaleOf<V>(at), s);
   }
 
   // The number of 16 bits of a group, in both halves of every word.
@@ -420,8 +433,7 @@ struct FormatIQ1_M : IQ1Format {
                                            Masked<V>(V::template ShiftRight<16>(second), 0xf000)));
     const typename V::Ints s = Masked<V>(
         V::ShiftRight(group < 8 ? first : second, 16 * (group % 8 / 4) + 3 * (group % 4)), 0x07);
-    return {V::Multiply(V::Multiply(V::HalvesOfWords(d), OddScale<V>(s)), V::Broadcast(0.125f)),
-            V::Zero()};
+    return EighthOf<V>(V::HalvesOfWords(d), s);
   }
 
   // The nibbles of two octets, in bytes 1 and 3 of every word.

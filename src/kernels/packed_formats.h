@@ -23,7 +23,6 @@
 #include <cstdint>
 
 #include "kernels/codebooks.h"
-#include "tensor/element_type.h"
 
 namespace thaw {
 namespace {
