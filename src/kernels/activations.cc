@@ -10,45 +10,38 @@ int64_t AlignedBytes(int64_t bytes) {
   return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
 }
 
-// Of one number, of four bytes, for each `per` values.
-int64_t TermBytes(int64_t n_tokens, int64_t k, int64_t per) {
-  return AlignedBytes(n_tokens * (k / per) * int64_t{sizeof(float)});
-}
-
-int64_t QuantBytes(int64_t n_tokens, int64_t k) { return AlignedBytes(n_tokens * k); }
+// Of n numbers of four bytes.
+int64_t TermBytes(int64_t n) { return AlignedBytes(n * int64_t{sizeof(float)}); }
 
 int64_t OutlierBytes(int64_t n_tokens, int64_t k) {
   return AlignedBytes(n_tokens * MaxOutliers(k) * int64_t{sizeof(Outlier)});
 }
 
-int64_t OutlierCountBytes(int64_t n_tokens) {
-  return AlignedBytes(n_tokens * int64_t{sizeof(int32_t)});
-}
-
 }  // namespace
 
 int64_t ActivationBytes(int64_t n_tokens, int64_t k) {
-  if (k % kActivationBlock != 0) return 0;
-  return QuantBytes(n_tokens, k) + 3 * TermBytes(n_tokens, k, kActivationBlock) +
-         2 * TermBytes(n_tokens, k, kActivationSum) + OutlierBytes(n_tokens, k) +
-         OutlierCountBytes(n_tokens);
+  if (k % kActivationStep != 0) return 0;
+  return AlignedBytes(n_tokens * k) + TermBytes(n_tokens * ActivationBlocks(k)) +
+         2 * TermBytes(n_tokens * (k / kActivationSum)) +
+         2 * TermBytes(n_tokens * (k / kActivationStep)) + OutlierBytes(n_tokens, k) +
+         TermBytes(n_tokens * OutlierSegments(k));
 }
 
 Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, std::byte* memory) {
   Activations activations{.values = values, .n_tokens = n_tokens, .k = k};
-  if (k % kActivationBlock != 0) return activations;
+  if (k % kActivationStep != 0) return activations;
   const auto take = [&memory]<typename T>(T*& part, int64_t bytes) {
     part = reinterpret_cast<T*>(memory);
     memory += bytes;
   };
-  take(activations.quants, QuantBytes(n_tokens, k));
-  take(activations.scales, TermBytes(n_tokens, k, kActivationBlock));
-  take(activations.sums, TermBytes(n_tokens, k, kActivationSum));
-  take(activations.block_sums, TermBytes(n_tokens, k, kActivationBlock));
-  take(activations.corrections, TermBytes(n_tokens, k, kActivationSum));
-  take(activations.block_corrections, TermBytes(n_tokens, k, kActivationBlock));
+  take(activations.quants, AlignedBytes(n_tokens * k));
+  take(activations.scales, TermBytes(n_tokens * ActivationBlocks(k)));
+  take(activations.sums, TermBytes(n_tokens * (k / kActivationSum)));
+  take(activations.step_sums, TermBytes(n_tokens * (k / kActivationStep)));
+  take(activations.corrections, TermBytes(n_tokens * (k / kActivationSum)));
+  take(activations.step_corrections, TermBytes(n_tokens * (k / kActivationStep)));
   take(activations.outliers, OutlierBytes(n_tokens, k));
-  take(activations.outlier_counts, OutlierCountBytes(n_tokens));
+  take(activations.outlier_ends, TermBytes(n_tokens * OutlierSegments(k)));
   return activations;
 }
 

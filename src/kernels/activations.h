@@ -1,10 +1,10 @@
 // The activations of a batch, prepared once for all matmuls that read them.
 //
 // Float weights multiply the floats. Quantized weights multiply an int8 copy with one scale for
-// each 32 values, so that the products are integer. The sums of each 16 quantized values let a
-// block's offset (its minimum) be added with one multiplication: sum((s q + o) a) = s sum(q a) + o
-// sum(a). They sum the quantized values, not the floats: rounding errors of `a` then meet the
-// weight s q + o itself, which is small, rather than s q, which is not.
+// each 64 values, so that the products are integer (why 64: docs/decisions/0010). The sums of each
+// 16 quantized values let a block's offset (its minimum) be added with one multiplication:
+// sum((s q + o) a) = s sum(q a) + o sum(a). They sum the quantized values, not the floats: rounding
+// errors of `a` then meet the weight s q + o itself, which is small, rather than s q, which is not.
 //
 // A few numbers of a token are many times larger than the rest (the same channels in every layer).
 // In int8 such an outlier would take the whole range of its block and leave the other 31 values a
@@ -21,13 +21,17 @@
 
 namespace thaw {
 
-inline constexpr int64_t kActivationBlock = 32;  // values that share a scale
+inline constexpr int64_t kActivationBlock = 64;  // values that share a scale; the last may be half
+inline constexpr int64_t kActivationStep = 32;   // what lengths are multiples of
 inline constexpr int64_t kActivationSum = 16;    // values under one sum: the finest weight scale
 
 // |value| above this many times the root mean square of the token is an outlier. 4 leaves 0.7 % of
 // the numbers of a real model apart and cuts the error of its logits by 3.7; 3 costs twice as much
 // for the same error.
 inline constexpr int64_t kOutlierRatio = 4;
+
+// Values whose outliers are counted together.
+inline constexpr int64_t kOutlierSegment = 2048;
 
 inline constexpr int32_t kCorrectionUnit = 128;
 
@@ -42,26 +46,39 @@ struct Activations {
   int64_t k = 0;
   // Written by KernelTable::quantize_activations. nullptr when k is no multiple of 32: such rows
   // can only be multiplied by float weights.
-  int8_t* quants = nullptr;     // [n_tokens, k], within +-127
-  float* scales = nullptr;      // [n_tokens, k / 32]: value = scale * quant
-  float* sums = nullptr;        // [n_tokens, k / 16]: scale * (sum of 16 quants)
-  float* block_sums = nullptr;  // [n_tokens, k / 32]: scale * (sum of 32 quants)
+  int8_t* quants = nullptr;    // [n_tokens, k], within +-127
+  float* scales = nullptr;     // [n_tokens, ActivationBlocks(k)]: value = scale * quant
+  float* sums = nullptr;       // [n_tokens, k / 16]: the sums of 16 quants, whole numbers
+  float* step_sums = nullptr;  // [n_tokens, k / 32]: of 32
 
   // -kCorrectionUnit times the sum of 16 and of 32 quants. What unsigned weights q + z, z a power
   // of two up to that unit, make a sum of products too large by is a shift of it:
   // sum(q a) = sum((q + z) a) - z sum(a).
-  int32_t* corrections = nullptr;        // [n_tokens, k / 16]
-  int32_t* block_corrections = nullptr;  // [n_tokens, k / 32]
+  int32_t* corrections = nullptr;       // [n_tokens, k / 16]
+  int32_t* step_corrections = nullptr;  // [n_tokens, k / 32]
 
-  // [n_tokens, MaxOutliers(k)], indexes ascending; outlier_counts [n_tokens] says how many there
-  // are.
+  // [n_tokens, MaxOutliers(k)], indexes ascending. outlier_ends [n_tokens, OutlierSegments(k)]: how
+  // many of a token's lie in this segment or before it.
   Outlier* outliers = nullptr;
-  int32_t* outlier_counts = nullptr;
+  int32_t* outlier_ends = nullptr;
 };
+
+// Scales of a token.
+constexpr int64_t ActivationBlocks(int64_t k) {
+  return (k + kActivationBlock - 1) / kActivationBlock;
+}
 
 // How many outliers a token can have: n numbers above r times the root mean square of k numbers
 // have a sum of squares above n r^2 / k times that of all, so n < k / r^2.
 constexpr int64_t MaxOutliers(int64_t k) { return k / (kOutlierRatio * kOutlierRatio); }
+
+constexpr int64_t OutlierSegments(int64_t k) { return (k + kOutlierSegment - 1) / kOutlierSegment; }
+
+// How many outliers a token has.
+inline int32_t OutlierCount(const Activations& a, int64_t token) {
+  const int64_t segments = OutlierSegments(a.k);
+  return segments == 0 ? 0 : a.outlier_ends[(token + 1) * segments - 1];
+}
 
 // Bytes that ViewActivations lays the quantized copy out in; 0 when k is no multiple of 32.
 int64_t ActivationBytes(int64_t n_tokens, int64_t k);

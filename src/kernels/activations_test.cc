@@ -57,9 +57,9 @@ TEST_P(QuantizeKernels, QuantizingIsOffByHalfAStepAtMost) {
   const OwnedActivations activations(table(), values, kTokens, kLength);
   for (int64_t i = 0; i < kTokens * kLength; ++i) {
     const float value = values[static_cast<size_t>(i)];
-    const float step = activations.view().scales[i / kActivationBlock];
+    const double step = activations.Step(i / kLength, i % kLength);
     // Blocks below 2^-121 become zero.
-    const double bound = step == 0 ? 0x1p-121 : 0.50001 * double{step};
+    const double bound = step == 0 ? 0x1p-121 : 0.50001 * step;
     ASSERT_NEAR(activations.Quantized(i / kLength, i % kLength), value, bound) << i;
     ASSERT_LE(std::abs(int{activations.view().quants[i]}), 127);
   }
@@ -68,12 +68,19 @@ TEST_P(QuantizeKernels, QuantizingIsOffByHalfAStepAtMost) {
 TEST_P(QuantizeKernels, TheSumsAreThoseOfTheQuantizedValues) {
   std::mt19937 random(3);
   const OwnedActivations activations(table(), RandomFloats(kLength, random), 1, kLength);
+  int sum_of_step = 0;
   for (int64_t group = 0; group < kLength / kActivationSum; ++group) {
-    double sum = 0;
+    int sum = 0;
     for (int64_t i = 0; i < kActivationSum; ++i) {
-      sum += activations.Quantized(0, group * kActivationSum + i);
+      sum += activations.view().quants[group * kActivationSum + i];
     }
-    EXPECT_FLOAT_EQ(activations.view().sums[group], static_cast<float>(sum));
+    EXPECT_EQ(activations.view().sums[group], static_cast<float>(sum));
+    EXPECT_EQ(activations.view().corrections[group], -kCorrectionUnit * sum);
+    sum_of_step += sum;
+    if (group % 2 == 0) continue;
+    EXPECT_EQ(activations.view().step_sums[group / 2], static_cast<float>(sum_of_step));
+    EXPECT_EQ(activations.view().step_corrections[group / 2], -kCorrectionUnit * sum_of_step);
+    sum_of_step = 0;
   }
 }
 
@@ -86,16 +93,14 @@ TEST_P(QuantizeKernels, OutliersAreKeptApartAndLeaveTheirBlockItsSteps) {
     values[static_cast<size_t>(outlier.index)] = outlier.value;
   const OwnedActivations activations(table(), values, 2, 576);
   const Activations& a = activations.view();
-  ASSERT_EQ(a.outlier_counts[0], 4);
+  ASSERT_EQ(OutlierCount(a, 0), 4);
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(a.outliers[i].index, expected[i].index);
     EXPECT_EQ(a.outliers[i].value, expected[i].value);
     EXPECT_EQ(a.quants[expected[i].index], 0);
   }
-  for (int64_t block = 0; block < 576 / kActivationBlock; ++block) {
-    EXPECT_LT(a.scales[block], 4.0f / 127);
-  }
-  EXPECT_EQ(a.outlier_counts[1], 0);
+  for (int64_t i = 0; i < 576; ++i) EXPECT_LT(activations.Step(0, i), 4.0 / 127);
+  EXPECT_EQ(OutlierCount(a, 1), 0);
 }
 
 TEST_P(QuantizeKernels, ATokenHasNoMoreOutliersThanItsLengthAllows) {
@@ -105,20 +110,19 @@ TEST_P(QuantizeKernels, ATokenHasNoMoreOutliersThanItsLengthAllows) {
     std::vector<float> values(576, 0.0f);
     std::fill_n(values.begin(), count, 3.0f);
     const OwnedActivations activations(table(), values, 1, 576);
-    EXPECT_LE(activations.view().outlier_counts[0], MaxOutliers(576));
-    EXPECT_EQ(activations.view().outlier_counts[0], count < 36 ? count : 0) << count;
+    EXPECT_EQ(OutlierCount(activations.view(), 0), count < 36 ? count : 0) << count;
     EXPECT_FLOAT_EQ(static_cast<float>(activations.Quantized(0, 0)), 3.0f);
   }
 }
 
 TEST_P(QuantizeKernels, ABlockWithoutFiniteLargestValueGetsItAsItsScale) {
-  std::vector<float> values(64, 1.0f);
+  std::vector<float> values(2 * kActivationBlock, 1.0f);
   values[0] = std::numeric_limits<float>::infinity();
-  values[63] = std::numeric_limits<float>::quiet_NaN();
-  const OwnedActivations activations(table(), values, 1, 64);
+  values[2 * kActivationBlock - 1] = std::numeric_limits<float>::quiet_NaN();
+  const OwnedActivations activations(table(), values, 1, 2 * kActivationBlock);
   EXPECT_TRUE(std::isinf(activations.view().scales[0]));
   EXPECT_TRUE(std::isnan(activations.view().scales[1]));
-  EXPECT_TRUE(std::isnan(activations.view().sums[0]));
+  EXPECT_EQ(activations.view().sums[0], 0.0f);
 }
 
 TEST(Activations, HaveNoQuantizedCopyWhenTheirLengthIsNoMultipleOf32) {

@@ -118,11 +118,14 @@ OwnedActivations::OwnedActivations(const KernelTable& table, std::vector<float> 
 
 double OwnedActivations::Quantized(int64_t token, int64_t i) const {
   const Outlier* outliers = view_.outliers + token * MaxOutliers(view_.k);
-  for (int32_t n = 0; n < view_.outlier_counts[token]; ++n) {
+  for (int32_t n = 0; n < OutlierCount(view_, token); ++n) {
     if (outliers[n].index == i) return double{outliers[n].value};
   }
-  const int64_t at = token * view_.k + i;
-  return double{view_.scales[at / kActivationBlock]} * view_.quants[at];
+  return Step(token, i) * view_.quants[token * view_.k + i];
+}
+
+double OwnedActivations::Step(int64_t token, int64_t i) const {
+  return double{view_.scales[token * ActivationBlocks(view_.k) + i / kActivationBlock]};
 }
 
 }  // namespace thaw

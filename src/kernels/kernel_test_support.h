@@ -67,6 +67,8 @@ class OwnedActivations {
   const Activations& view() const { return view_; }
   // The value that the quantized copy, outliers included, stands for.
   double Quantized(int64_t token, int64_t i) const;
+  // What its quant counts.
+  double Step(int64_t token, int64_t i) const;
 
  private:
   std::vector<float> values_;

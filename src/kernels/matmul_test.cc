@@ -157,7 +157,7 @@ TEST(CanMultiply, HoldsForFloatsAndEveryQuantizedTypeOnly) {
 TEST_P(MatMulKernels, MatMulOfEveryTypeIsTheSumOfTheProducts) {
   std::mt19937 random(1);
   for (const ElementType type : MultipliableTypes()) {
-    const int64_t block = std::max(Info(type).block_elements, kActivationBlock);
+    const int64_t block = std::max(Info(type).block_elements, kActivationStep);
     for (const int64_t k : {block, 3 * block, 2048 + block}) {
       // One, a few and many: kernels change their way with the number.
       for (const int64_t n_tokens : {1, 3, 10}) {
@@ -208,7 +208,7 @@ TEST_P(MatMulKernels, MatMulIsWithinHalfAStepOfEveryActivation) {
     double bound = 0;
     for (int64_t i = 0; i < kLength; ++i) {
       const double weight = matrix.Value(0, i);
-      const double step = activations.view().scales[i / kActivationBlock];
+      const double step = activations.Step(0, i);
       exact += weight * double{values[static_cast<size_t>(i)]};
       bound += std::abs(weight) * step * 0.50001;
     }
@@ -223,7 +223,7 @@ TEST_P(MatMulKernels, MatMulOfATokenDoesNotDependOnBatchOrRowRange) {
   constexpr int64_t kTokens = 21;
   constexpr int64_t kRows = 11;
   for (const ElementType type : MultipliableTypes()) {
-    const int64_t k = 3 * std::max(Info(type).block_elements, kActivationBlock);
+    const int64_t k = 3 * std::max(Info(type).block_elements, kActivationStep);
     const Matrix matrix(type, kRows, k, random);
     const std::vector<float> values = ValuesWithOutliers(kTokens * k, random);
     const OwnedActivations all(table(), values, kTokens, k);
@@ -257,7 +257,7 @@ TEST_P(MatMulKernels, PackedMatMulOfATokenDoesNotDependOnBatchOrRowRange) {
   constexpr int64_t kTokens = 27;
   constexpr int64_t kRows = 69;
   for (const ElementType type : MultipliableTypes()) {
-    const int64_t block = std::max(Info(type).block_elements, kActivationBlock);
+    const int64_t block = std::max(Info(type).block_elements, kActivationStep);
     const int64_t k = 4096 + 3 * block;
     if (!CanPackRows(type, k)) continue;
     const Matrix matrix(type, kRows, k, random);
@@ -322,14 +322,15 @@ TEST_P(MatMulKernels, MatMulReadsEveryScaleAndQuant) {
   for (const ElementType type : MultipliableTypes()) {
     const ElementTypeInfo& info = Info(type);
     if (!info.is_quantized) continue;
-    const int64_t k = 4 * std::max(info.block_elements, kActivationBlock);
+    const int64_t k = 4 * std::max(info.block_elements, kActivationStep);
     std::vector<std::byte> bytes = RandomRows(type, 16 * k, random);
     for (int round = 0; round < 64; ++round) {
       if (type == ElementType::kMXFP4 || type == ElementType::kNVFP4) {
-        // The scales of these are bytes. Above 250 the weights of MXFP4 leave the range of floats.
+        // The scales of these are bytes. Above 239 the weights of MXFP4 are so large that a sum of
+        // 64 of them times numbers up to 127 may leave the range of floats.
         for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(info.block_bytes)) {
           bytes[at] =
-              static_cast<std::byte>(std::min(4 * round + static_cast<int>(random() % 4), 250));
+              static_cast<std::byte>(std::min(4 * round + static_cast<int>(random() % 4), 239));
         }
       } else {
         bytes = RandomRows(type, 16 * k, random);

@@ -13,9 +13,10 @@
 // multiplied through a panel: up to two groups of rows are unpacked, kSegment elements at a time,
 // into bytes and float scales that stay in a near cache, and tiles of a few tokens run over it.
 //
-// Either way one (row, token) has one sum of floats and goes through the same operations in the
-// same order: step after step its integer sum times both scales, then the offsets; and after every
-// kSegment elements the outliers among them. That is what row invariance rests on.
+// Either way one (row, token) goes through the same operations in the same order: the integer sums
+// of the steps that share a scale of the activations, each times the scale of the weights, then the
+// offsets, are added up; that sum times the scale of the activations is added to the whole; and
+// after every kSegment elements the outliers among them. That is what row invariance rests on.
 //
 // In an anonymous namespace, for the reason given in packed_formats.h.
 #pragma once
@@ -33,11 +34,11 @@ namespace thaw {
 namespace {
 
 inline constexpr int64_t kGroupRows = 16;
-inline constexpr int64_t kStep = 32;  // elements: one activation block
+inline constexpr int64_t kStep = kActivationStep;  // elements
 
 // Elements of a panel: 64 KiB of bytes for two groups, and 8 to 32 KiB of scales and offsets. Half
 // of the smallest L2 cache; each segment costs a load and a store of every sum.
-inline constexpr int64_t kSegment = 2048;
+inline constexpr int64_t kSegment = kOutlierSegment;
 inline constexpr int64_t kPanelGroups = 2;
 inline constexpr int64_t kPanelRows = kPanelGroups * kGroupRows;
 inline constexpr int64_t kPanelLineBytes = 4 * kPanelRows;
@@ -45,6 +46,8 @@ inline constexpr int64_t kPanelLineBytes = 4 * kPanelRows;
 // How far ahead of the weights that are multiplied memory is asked for, into the L2 cache: into L1
 // was slower (Zen 4).
 inline constexpr int64_t kPrefetchBytes = 9 << 10;
+
+inline constexpr int64_t kStepsOfScale = kActivationBlock / kActivationStep;
 
 inline constexpr int64_t kNoOutlier = INT64_MAX;
 
@@ -141,55 +144,67 @@ struct TokenRows {
   const int8_t* quants;
   const float* scales;
   const float* sums;
-  const float* block_sums;
+  const float* step_sums;
   const int32_t* corrections;
-  const int32_t* block_corrections;
+  const int32_t* step_corrections;
   const Outlier* outliers;
-  const int32_t* outlier_counts;
+  const int32_t* outlier_ends;
   int64_t k;
 
   TokenRows(const Activations& a, int64_t token)
       : quants(a.quants + token * a.k),
-        scales(a.scales + token * (a.k / 32)),
+        scales(a.scales + token * Blocks(a.k)),
         sums(a.sums + token * (a.k / 16)),
-        block_sums(a.block_sums + token * (a.k / 32)),
+        step_sums(a.step_sums + token * (a.k / 32)),
         corrections(a.corrections + token * (a.k / 16)),
-        block_corrections(a.block_corrections + token * (a.k / 32)),
+        step_corrections(a.step_corrections + token * (a.k / 32)),
         outliers(a.outliers + token * OutlierStride(a.k)),
-        outlier_counts(a.outlier_counts + token),
+        outlier_ends(a.outlier_ends + token * Segments(a.k)),
         k(a.k) {}
 
-  // MaxOutliers, which must not be called here.
+  // ActivationBlocks, MaxOutliers and OutlierSegments, which must not be called here.
+  static int64_t Blocks(int64_t k) { return (k + kActivationBlock - 1) / kActivationBlock; }
   static int64_t OutlierStride(int64_t k) { return k / (kOutlierRatio * kOutlierRatio); }
+  static int64_t Segments(int64_t k) { return (k + kOutlierSegment - 1) / kOutlierSegment; }
 
+  // Of a group of 32 or 16 elements.
+  template <int kGroup>
+  float Sum(int64_t t, int64_t group) const {
+    return (kGroup == 32 ? step_sums : sums)[t * (k / kGroup) + group];
+  }
+  template <int kGroup>
+  int32_t Correction(int64_t t, int64_t group) const {
+    return (kGroup == 32 ? step_corrections : corrections)[t * (k / kGroup) + group];
+  }
+
+  // The scale of the activations of a step.
+  float Scale(int64_t t, int64_t step) const {
+    return scales[t * Blocks(k) + step / kStepsOfScale];
+  }
+  // Whether a step is the last of those that share it.
+  bool EndsScale(int64_t step) const {
+    return (step + 1) % kStepsOfScale == 0 || (step + 1) * kStep == k;
+  }
+
+  // How many outliers lie before the end of a segment.
+  int32_t OutliersUntil(int64_t t, int64_t segment) const {
+    return outlier_ends[t * Segments(k) + segment];
+  }
   int64_t OutlierIndex(int64_t t, int32_t next) const {
-    return next < outlier_counts[t] ? outliers[t * OutlierStride(k) + next].index : kNoOutlier;
+    return next < OutliersUntil(t, Segments(k) - 1) ? outliers[t * OutlierStride(k) + next].index
+                                                    : kNoOutlier;
   }
 };
 
-// Adds the products of one step to the sum of a token. `sums`: the integer sums of the step (of its
-// halves, where 16 elements share a scale).
+// Adds the products of a group of elements that share a scale of the weights, 32 or 16, to the sum
+// of those that share a scale of the activations. `group`: its number in the row.
 template <typename V, int kGroup, bool kHasOffsets>
-[[gnu::always_inline]] inline typename V::Floats AddStep(
-    typename V::Floats total, const typename V::Ints* sums, const typename V::Floats* scale,
-    const typename V::Floats* offset, const TokenRows& rows, int64_t t, int64_t step) {
-  const int64_t at = t * (rows.k / 32) + step;
-  const typename V::Floats token_scale = V::Broadcast(rows.scales[at]);
-  if constexpr (kGroup == 32) {
-    total = V::MultiplyAdd(V::ToFloats(sums[0]), V::Multiply(scale[0], token_scale), total);
-    if constexpr (kHasOffsets) {
-      total = V::MultiplyAdd(offset[0], V::Broadcast(rows.block_sums[at]), total);
-    }
-  } else {
-    const typename V::Floats first = V::Multiply(V::ToFloats(sums[0]), scale[0]);
-    const typename V::Floats both = V::MultiplyAdd(V::ToFloats(sums[1]), scale[1], first);
-    total = V::MultiplyAdd(both, token_scale, total);
-    if constexpr (kHasOffsets) {
-      total = V::MultiplyAdd(offset[0], V::Broadcast(rows.sums[2 * at]), total);
-      total = V::MultiplyAdd(offset[1], V::Broadcast(rows.sums[2 * at + 1]), total);
-    }
-  }
-  return total;
+[[gnu::always_inline]] inline typename V::Floats AddGroup(
+    typename V::Floats unscaled, typename V::Ints sum, typename V::Floats scale,
+    typename V::Floats offset, const TokenRows& rows, int64_t t, int64_t group) {
+  unscaled = V::MultiplyAdd(V::ToFloats(sum), scale, unscaled);
+  if constexpr (!kHasOffsets) return unscaled;
+  return V::MultiplyAdd(offset, V::Broadcast(rows.Sum<kGroup>(t, group)), unscaled);
 }
 
 // ------------------------------------------------------------------------------------ directly
@@ -205,16 +220,25 @@ template <typename F>
           .lane = lane};
 }
 
+// The sums of some tokens and a vector of rows.
+template <typename V, int kTokens>
+struct DirectSums {
+  typename V::Floats total[kTokens];
+  typename V::Floats unscaled[kTokens];  // of the steps that share the present scale
+};
+
 // Adds the products of step `phase` of a chunk to the sums of kTokens tokens.
 template <typename V, typename F, int kTokens, int phase>
 [[gnu::always_inline]] inline void MultiplyStep(const BlockPlace& place, int chunk,
                                                 const Terms<V, F>& terms, const TokenRows& rows,
-                                                int64_t first_step, typename V::Floats* total) {
+                                                int64_t first_step,
+                                                DirectSums<V, kTokens>& of_tokens) {
   using Ints = typename V::Ints;
   constexpr int kZero = kZeroOf<V, F>;
   const int step_of_block = chunk * F::kPhases + phase;
   const int64_t step = first_step + step_of_block;
-  const int group = step_of_block * (32 / F::kGroup);
+  constexpr int kGroups = 32 / F::kGroup;
+  const int group = step_of_block * kGroups;
   // A share of the block's lines with every step: evenly spread, no burst fills the queue. With
   // several tokens every format needs it: their work leaves loads fewer places to run ahead.
   constexpr int64_t kLines = (kGroupRows * kBlockBytes<F> / kStepsOfBlock<F> + 63) / 64;
@@ -232,29 +256,30 @@ template <typename V, typename F, int kTokens, int phase>
   LoadWeights<V, F>(place, chunk, phase, w);
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
-    const int64_t at = t * (rows.k / 32) + step;
     const int8_t* a = rows.quants + t * rows.k + kStep * step;
-    Ints sums[2];
-    if constexpr (F::kGroup == 32) {
+#pragma GCC unroll 2
+    for (int i = 0; i < kGroups; ++i) {
       Ints init = V::Broadcast(0);
       if constexpr (kZero != 0) {
         init = V::template ShiftRightSigned<CorrectionShift(kZero)>(
-            V::Broadcast(rows.block_corrections[at]));
+            V::Broadcast(rows.Correction<F::kGroup>(t, kGroups * step + i)));
       }
-      sums[0] = V::template Dot<F::kBits, 8>(w, a, init);
-    } else {
-#pragma GCC unroll 2
-      for (int half = 0; half < 2; ++half) {
-        Ints init = V::Broadcast(0);
-        if constexpr (kZero != 0) {
-          init = V::template ShiftRightSigned<CorrectionShift(kZero)>(
-              V::Broadcast(rows.corrections[2 * at + half]));
-        }
-        sums[half] = V::template Dot<F::kBits, 4>(w + 4 * half, a + 16 * half, init);
-      }
+      constexpr int kLinesOfGroup = F::kGroup / 4;
+      const Ints sum =
+          V::template Dot<F::kBits, kLinesOfGroup>(w + kLinesOfGroup * i, a + F::kGroup * i, init);
+      of_tokens.unscaled[t] = AddGroup<V, F::kGroup, F::kHasOffsets>(
+          of_tokens.unscaled[t], sum, terms.scale[group + i], terms.offset[group + i], rows, t,
+          kGroups * step + i);
     }
-    total[t] = AddStep<V, F::kGroup, F::kHasOffsets>(total[t], sums, terms.scale + group,
-                                                     terms.offset + group, rows, t, step);
+  }
+  // Known to the compiler where a block of weights has whole scales of activations.
+  constexpr bool kHasWholeScales = kStepsOfBlock<F> % kStepsOfScale == 0;
+  if (kHasWholeScales ? (step_of_block + 1) % kStepsOfScale != 0 : !rows.EndsScale(step)) return;
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    of_tokens.total[t] = V::MultiplyAdd(of_tokens.unscaled[t], V::Broadcast(rows.Scale(t, step)),
+                                        of_tokens.total[t]);
+    of_tokens.unscaled[t] = V::Zero();
   }
 }
 
@@ -304,26 +329,26 @@ template <typename V, typename F>
 
 template <typename V, typename F, int kTokens>
 [[gnu::always_inline]] inline void MultiplyBlock(const BlockPlace& place, const TokenRows& rows,
-                                                 int64_t first_step, typename V::Floats* total) {
+                                                 int64_t first_step, DirectSums<V, kTokens>& sums) {
   const Terms<V, F> terms(place);
   // Kept rolled, by a bound that the compiler cannot see: code that reads many places at once
   // defeats the hardware's prefetching.
   int chunks = F::kChunks;
   if constexpr (F::kChunks > 1) asm("" : "+r"(chunks));
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    MultiplyStep<V, F, kTokens, 0>(place, chunk, terms, rows, first_step, total);
+    MultiplyStep<V, F, kTokens, 0>(place, chunk, terms, rows, first_step, sums);
     if constexpr (F::kPhases > 1) {
-      MultiplyStep<V, F, kTokens, 1>(place, chunk, terms, rows, first_step, total);
+      MultiplyStep<V, F, kTokens, 1>(place, chunk, terms, rows, first_step, sums);
     }
     if constexpr (F::kPhases > 2) {
-      MultiplyStep<V, F, kTokens, 2>(place, chunk, terms, rows, first_step, total);
-      MultiplyStep<V, F, kTokens, 3>(place, chunk, terms, rows, first_step, total);
+      MultiplyStep<V, F, kTokens, 2>(place, chunk, terms, rows, first_step, sums);
+      MultiplyStep<V, F, kTokens, 3>(place, chunk, terms, rows, first_step, sums);
     }
     if constexpr (F::kPhases > 4) {
-      MultiplyStep<V, F, kTokens, 4>(place, chunk, terms, rows, first_step, total);
-      MultiplyStep<V, F, kTokens, 5>(place, chunk, terms, rows, first_step, total);
-      MultiplyStep<V, F, kTokens, 6>(place, chunk, terms, rows, first_step, total);
-      MultiplyStep<V, F, kTokens, 7>(place, chunk, terms, rows, first_step, total);
+      MultiplyStep<V, F, kTokens, 4>(place, chunk, terms, rows, first_step, sums);
+      MultiplyStep<V, F, kTokens, 5>(place, chunk, terms, rows, first_step, sums);
+      MultiplyStep<V, F, kTokens, 6>(place, chunk, terms, rows, first_step, sums);
+      MultiplyStep<V, F, kTokens, 7>(place, chunk, terms, rows, first_step, sums);
     }
   }
 }
@@ -337,13 +362,16 @@ template <typename V, typename F, int kTokens>
   constexpr int kParts = kGroupRows / V::kLanes;
   const int64_t k = rows.k;
   const int64_t blocks = k / F::kBlock;
-  typename V::Floats total[kParts][kTokens];
+  DirectSums<V, kTokens> sums[kParts];
   int32_t next[kTokens];
   int64_t next_index = kNoOutlier;
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 4
-    for (int part = 0; part < kParts; ++part) total[part][t] = V::Zero();
+    for (int part = 0; part < kParts; ++part) {
+      sums[part].total[t] = V::Zero();
+      sums[part].unscaled[t] = V::Zero();
+    }
     next[t] = 0;
     if (rows.OutlierIndex(t, 0) < next_index) next_index = rows.OutlierIndex(t, 0);
   }
@@ -354,7 +382,7 @@ template <typename V, typename F, int kTokens>
 #pragma GCC unroll 4
       for (int part = 0; part < kParts; ++part) {
         MultiplyBlock<V, F, kTokens>(PlaceOf<F>(unit, of_unit, i, part * V::kLanes), rows,
-                                     (block + i) * kStepsOfBlock<F>, total[part]);
+                                     (block + i) * kStepsOfBlock<F>, sums[part]);
       }
       const int64_t end = (block + i + 1) * F::kBlock;
       if (next_index >= end || (end % kSegment != 0 && end != k)) continue;
@@ -365,8 +393,8 @@ template <typename V, typename F, int kTokens>
 #pragma GCC unroll 4
         for (int part = 0; part < kParts; ++part) {
           next[t] = first;
-          total[part][t] =
-              AddOutliers<V, F>(group, k, part * V::kLanes, rows, t, end, next[t], total[part][t]);
+          sums[part].total[t] = AddOutliers<V, F>(group, k, part * V::kLanes, rows, t, end, next[t],
+                                                  sums[part].total[t]);
         }
         const int64_t index = rows.OutlierIndex(t, next[t]);
         if (index < next_index) next_index = index;
@@ -378,7 +406,7 @@ template <typename V, typename F, int kTokens>
   for (int t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; ++part) {
-      V::StoreFloats(total[part][t], out + t * out_stride + part * V::kLanes);
+      V::StoreFloats(sums[part].total[t], out + t * out_stride + part * V::kLanes);
     }
   }
 }
@@ -517,49 +545,52 @@ template <typename V>
   return words;
 }
 
-// Byte `index` of every word, a number of the panel less `zero`, whether or not the lanes multiply
-// such bytes: brought to the upper end of its word, it comes down with or without its sign.
+// Byte `index` of every word, a number of the panel. The lanes need not multiply signed bytes
+// (x86/packed_tiles.h): brought to the upper end of its word, one comes down with its sign.
 template <typename V, int kBits>
-[[gnu::always_inline]] inline typename V::Floats NumbersAt(typename V::Ints words, int index,
-                                                           int zero) {
-  const typename V::Ints top = V::ShiftLeft(words, 24 - 8 * index);
+[[gnu::always_inline]] inline typename V::Floats NumbersAt(typename V::Ints words, uint32_t index,
+                                                           typename V::Ints minus_zero) {
   if constexpr (kBits == 8 && V::kSignedBytes) {
-    return V::ToFloats(V::template ShiftRightSigned<24>(top));
+    const int up = 24 - 8 * static_cast<int>(index);
+    return V::ToFloats(V::template ShiftRightSigned<24>(V::ShiftLeft(words, up)));
   } else {
-    return V::ToFloats(V::Subtract(V::template ShiftRight<24>(top), V::Broadcast(zero)));
+    return V::ToFloats(V::template Dot<kBits, 1>(&words, kOneAt[index], minus_zero));
   }
 }
 
-// Adds what the outliers of a segment contribute to a token's sums in `out`.
+// Adds what the outliers of a segment contribute to the sums of token t and rows from `row` on.
 template <typename V, typename Kind, int kVectors>
 [[gnu::always_inline]] inline void AddPanelOutliers(const PanelSegment& segment, int64_t row,
-                                                    const Outlier* outlier, const Outlier* end,
-                                                    float* out) {
+                                                    const TokenRows& rows, int64_t t, float* sums) {
   using Floats = typename V::Floats;
-  while (outlier != end && outlier->index < segment.begin) ++outlier;
-  if (outlier == end || outlier->index >= segment.end) return;
+  const int64_t number = segment.begin / kSegment;
+  const Outlier* of_token = rows.outliers + t * TokenRows::OutlierStride(rows.k);
+  const Outlier* outlier = number == 0 ? of_token : of_token + rows.OutliersUntil(t, number - 1);
+  const Outlier* end = of_token + rows.OutliersUntil(t, number);
+  if (outlier == end) return;
+  const typename V::Ints minus_zero = V::Broadcast(-segment.zero);
   Floats total[kVectors];
 #pragma GCC unroll 4
-  for (int r = 0; r < kVectors; ++r) total[r] = V::LoadFloats(out + row + r * V::kLanes);
+  for (int r = 0; r < kVectors; ++r) total[r] = V::LoadFloats(sums + r * V::kLanes);
   do {
-    const int64_t index = outlier->index - segment.begin;
+    const auto index = static_cast<uint32_t>(outlier->index - segment.begin);
     const std::byte* line = PanelLine<V>(segment.panel, index);
     const int64_t group = index / Kind::kGroup * kPanelRows;
     const Floats value = V::Broadcast(outlier->value);
 #pragma GCC unroll 4
     for (int r = 0; r < kVectors; ++r) {
       const int64_t at = row + r * V::kLanes;
-      const Floats numbers = NumbersAt<V, Kind::kBits>(PanelWords<V>(line, at, index),
-                                                       static_cast<int>(index % 4), segment.zero);
+      const Floats numbers =
+          NumbersAt<V, Kind::kBits>(PanelWords<V>(line, at, index), index % 4, minus_zero);
       Floats weights = V::Multiply(V::LoadFloats(segment.panel.scales + group + at), numbers);
       if constexpr (Kind::kHasOffsets) {
         weights = V::Add(weights, V::LoadFloats(segment.panel.offsets + group + at));
       }
       total[r] = V::MultiplyAdd(weights, value, total[r]);
     }
-  } while (++outlier != end && outlier->index < segment.end);
+  } while (++outlier != end);
 #pragma GCC unroll 4
-  for (int r = 0; r < kVectors; ++r) V::StoreFloats(total[r], out + row + r * V::kLanes);
+  for (int r = 0; r < kVectors; ++r) V::StoreFloats(total[r], sums + r * V::kLanes);
 }
 
 // Rows [row, row + kVectors * lanes) of a panel times a tile of tokens; the sums go on from those
@@ -569,7 +600,10 @@ template <typename V, typename Kind, int kVectors, int kTokens>
                                     int skip, float* out, int64_t out_stride) {
   using Ints = typename V::Ints;
   using Floats = typename V::Floats;
+  constexpr int kGroup = Kind::kGroup;
+  constexpr int kGroups = 32 / kGroup;  // of a step
   Floats total[kVectors][kTokens];
+  Floats unscaled[kVectors][kTokens];  // of the steps that share the present scale of a token
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 4
@@ -577,70 +611,65 @@ template <typename V, typename Kind, int kVectors, int kTokens>
       total[r][t] = segment.begin == 0 || t < skip
                         ? V::Zero()
                         : V::LoadFloats(out + t * out_stride + row + r * V::kLanes);
+      unscaled[r][t] = V::Zero();
     }
   }
   [[maybe_unused]] const int shift = segment.zero == 0 ? 0 : CorrectionShift(segment.zero);
-  const int64_t blocks = rows.k / 32;
   const std::byte* lines = segment.panel.lines + 4 * row;
   const float* scales = segment.panel.scales + row;
   const float* offsets = segment.panel.offsets + row;
   for (int64_t step = segment.begin / kStep; step < segment.end / kStep; ++step) {
-    constexpr int kHalves = 32 / Kind::kGroup;
-    Ints sums[kHalves][kVectors][kTokens];
 #pragma GCC unroll 2
-    for (int half = 0; half < kHalves; ++half) {
-      const int32_t* corrections = kHalves == 1 ? rows.block_corrections : rows.corrections;
+    for (int i = 0; i < kGroups; ++i) {
+      const int64_t group = kGroups * step + i;
+      Ints sums[kVectors][kTokens];
 #pragma GCC unroll 8
       for (int t = 0; t < kTokens; ++t) {
         Ints init = V::Broadcast(0);
         if constexpr (!Kind::kHasOffsets && !(Kind::kBits == 8 && V::kSignedBytes)) {
-          init = V::Broadcast(corrections[kHalves * (t * blocks + step) + half]);
+          init = V::Broadcast(rows.Correction<kGroup>(t, group));
           if constexpr (V::kSignedBytes) init = V::ShiftRightSigned(init, shift);
         }
 #pragma GCC unroll 4
-        for (int r = 0; r < kVectors; ++r) sums[half][r][t] = init;
+        for (int r = 0; r < kVectors; ++r) sums[r][t] = init;
       }
-      const int8_t* a = rows.quants + kStep * step + 16 * half;
-      V::template DotTile<Kind::kBits, 8 / kHalves, kVectors, kTokens>(
-          lines + half * 4 * kPanelLineBytes, kPanelLineBytes, a, rows.k, sums[half]);
-    }
-    lines += 8 * kPanelLineBytes;
+      V::template DotTile<Kind::kBits, kGroup / 4, kVectors, kTokens>(
+          lines, kPanelLineBytes, rows.quants + kGroup * group, rows.k, sums);
 #pragma GCC unroll 4
-    for (int r = 0; r < kVectors; ++r) {
-      Floats scale[kHalves];
-      Floats offset[kHalves];
-#pragma GCC unroll 2
-      for (int half = 0; half < kHalves; ++half) {
-        scale[half] = V::LoadFloats(scales + half * kPanelRows + r * V::kLanes);
-        if constexpr (Kind::kHasOffsets) {
-          offset[half] = V::LoadFloats(offsets + half * kPanelRows + r * V::kLanes);
+      for (int r = 0; r < kVectors; ++r) {
+        const Floats scale = V::LoadFloats(scales + r * V::kLanes);
+        Floats offset = V::Zero();
+        if constexpr (Kind::kHasOffsets) offset = V::LoadFloats(offsets + r * V::kLanes);
+#pragma GCC unroll 8
+        for (int t = 0; t < kTokens; ++t) {
+          unscaled[r][t] = AddGroup<V, kGroup, Kind::kHasOffsets>(unscaled[r][t], sums[r][t], scale,
+                                                                  offset, rows, t, group);
         }
       }
+      lines += kGroup / 4 * kPanelLineBytes;
+      scales += kPanelRows;
+      offsets += kPanelRows;
+    }
+    if (!rows.EndsScale(step)) continue;
 #pragma GCC unroll 8
-      for (int t = 0; t < kTokens; ++t) {
-        Ints of_token[kHalves];
-#pragma GCC unroll 2
-        for (int half = 0; half < kHalves; ++half) of_token[half] = sums[half][r][t];
-        total[r][t] = AddStep<V, Kind::kGroup, Kind::kHasOffsets>(total[r][t], of_token, scale,
-                                                                  offset, rows, t, step);
+    for (int t = 0; t < kTokens; ++t) {
+      const Floats scale = V::Broadcast(rows.Scale(t, step));
+#pragma GCC unroll 4
+      for (int r = 0; r < kVectors; ++r) {
+        total[r][t] = V::MultiplyAdd(unscaled[r][t], scale, total[r][t]);
+        unscaled[r][t] = V::Zero();
       }
     }
-    scales += kHalves * kPanelRows;
-    offsets += kHalves * kPanelRows;
   }
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
     if (t < skip) continue;
-    float* of_token = out + t * out_stride;
+    float* of_token = out + t * out_stride + row;
 #pragma GCC unroll 4
-    for (int r = 0; r < kVectors; ++r) {
-      V::StoreFloats(total[r][t], of_token + row + r * V::kLanes);
-    }
+    for (int r = 0; r < kVectors; ++r) V::StoreFloats(total[r][t], of_token + r * V::kLanes);
   }
   for (int t = skip; t < kTokens; ++t) {
-    const Outlier* outliers = rows.outliers + t * TokenRows::OutlierStride(rows.k);
-    AddPanelOutliers<V, Kind, kVectors>(segment, row, outliers, outliers + rows.outlier_counts[t],
-                                        out + t * out_stride);
+    AddPanelOutliers<V, Kind, kVectors>(segment, row, rows, t, out + t * out_stride + row);
   }
 }
 

@@ -14,7 +14,7 @@ void AddOutliers(const WeightPanel& panel, const Activations& activations, float
   const int64_t groups = panel.k / kUnpackGroup;
   for (int64_t token = 0; token < activations.n_tokens; ++token) {
     const Outlier* outliers = activations.outliers + token * MaxOutliers(panel.k);
-    const int32_t count = activations.outlier_counts[token];
+    const int32_t count = OutlierCount(activations, token);
     for (int64_t row = 0; row < panel.n_rows; ++row) {
       float sum = 0;
       for (int32_t i = 0; i < count; ++i) {

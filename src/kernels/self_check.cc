@@ -201,13 +201,13 @@ class Checker {
   static std::vector<double> SeenBy(const ElementTypeInfo& info, const Activations& a) {
     std::vector<double> seen(static_cast<size_t>(a.n_tokens * a.k));
     for (int64_t i = 0; i < a.n_tokens * a.k; ++i) {
-      seen[static_cast<size_t>(i)] = info.is_quantized
-                                         ? double{a.scales[i / kActivationBlock]} * a.quants[i]
-                                         : double{a.values[i]};
+      const int64_t block = i / a.k * ActivationBlocks(a.k) + i % a.k / kActivationBlock;
+      seen[static_cast<size_t>(i)] =
+          info.is_quantized ? double{a.scales[block]} * a.quants[i] : double{a.values[i]};
     }
     if (!info.is_quantized) return seen;
     for (int64_t token = 0; token < a.n_tokens; ++token) {
-      for (int32_t i = 0; i < a.outlier_counts[token]; ++i) {
+      for (int32_t i = 0; i < OutlierCount(a, token); ++i) {
         const Outlier& outlier = a.outliers[token * MaxOutliers(a.k) + i];
         seen[static_cast<size_t>(token * a.k + outlier.index)] = double{outlier.value};
       }

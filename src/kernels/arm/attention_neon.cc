@@ -77,7 +77,7 @@ constexpr uint16_t kBF16NaN = 0x7fc0;
 
 void StoreBlock(const float* x, std::byte* out) {
   const FloatBlock block = LoadBlock(x);
-  const float amax = LargestMagnitude(block);
+  const float amax = LargestMagnitude(&block, 1);
   uint16_t scale = 0;
   int8_t quants[kKvBlock] = {};
   if (!(amax <= kLargestFinite)) {

@@ -22,11 +22,13 @@ inline FloatBlock LoadBlock(const float* values) {
   return block;
 }
 
-// By the order of the bits, as integers: a NaN beats everything.
-inline float LargestMagnitude(const FloatBlock& block) {
+// Of n blocks. By the order of the bits, as integers: a NaN beats everything.
+inline float LargestMagnitude(const FloatBlock* blocks, int n) {
   uint32x4_t largest = vdupq_n_u32(0);
-  for (int i = 0; i < 8; ++i) {
-    largest = vmaxq_u32(largest, vreinterpretq_u32_f32(vabsq_f32(block.v[i])));
+  for (int i = 0; i < n; ++i) {
+    for (const float32x4_t values : blocks[i].v) {
+      largest = vmaxq_u32(largest, vreinterpretq_u32_f32(vabsq_f32(values)));
+    }
   }
   const uint32_t bits = vmaxvq_u32(largest);
   float magnitude;

@@ -8,7 +8,7 @@ namespace thaw::dotprod {
 namespace {
 
 // A tile is kRows rows times kTokens tokens. Whatever the tile, one (row, token) goes through the
-// same operations: a sum of four lanes, blocks in order. Pairs of tokens share the weights of a
+// same operations: a sum of four lanes, steps in order. Pairs of tokens share the weights of a
 // panel's four rows: 8 sums, and what is in flight, fit the 32 registers.
 constexpr int kTileTokens = 2;
 constexpr int kTileRows = 4;
@@ -27,11 +27,13 @@ float32x4_t SpreadScales(const float* pair) {
   return vcombine_f32(vdup_lane_f32(both, 0), vdup_lane_f32(both, 1));
 }
 
-// sum(offset * sum of activations) over all groups: a pair for each of k / 32 blocks.
-float32x2_t DotOffsets(const float* offsets, const float* sums, int64_t groups) {
+// sum(offset * sum of activations) over all groups: a pair for each step.
+float32x2_t DotOffsets(const float* offsets, const float* sums, const float* scales,
+                       int64_t groups) {
   float32x2_t total = vdup_n_f32(0);
   for (int64_t group = 0; group < groups; group += 2) {
-    total = vfma_f32(total, vld1_f32(offsets + group), vld1_f32(sums + group));
+    const float32x2_t scaled = vmul_n_f32(vld1_f32(sums + group), scales[group / 4]);
+    total = vfma_f32(total, vld1_f32(offsets + group), scaled);
   }
   return total;
 }
@@ -41,7 +43,8 @@ void MultiplyTile(const WeightPanel& panel, int64_t row, const Activations& acti
                   int64_t token, float* out, int64_t out_stride) {
   const int64_t k = panel.k;
   const int64_t groups = k / kUnpackGroup;
-  const int64_t blocks = k / kActivationBlock;
+  const int64_t steps = k / kActivationStep;
+  const int64_t blocks = ActivationBlocks(k);
   const int8_t* weights = panel.quants + row * k;
   const float* weight_scales = panel.scales + row * groups;
   const int8_t* quants = activations.quants + token * k;
@@ -51,22 +54,22 @@ void MultiplyTile(const WeightPanel& panel, int64_t row, const Activations& acti
   for (int r = 0; r < kRows; ++r) {
     for (int t = 0; t < kTokens; ++t) total[r][t] = vdupq_n_f32(0);
   }
-  for (int64_t block = 0; block < blocks; ++block) {
+  for (int64_t step = 0; step < steps; ++step) {
     int8x16_t a[kTokens][2];
 #pragma GCC unroll 2
     for (int t = 0; t < kTokens; ++t) {
-      a[t][0] = vld1q_s8(quants + t * k + block * kActivationBlock);
-      a[t][1] = vld1q_s8(quants + t * k + block * kActivationBlock + 16);
+      a[t][0] = vld1q_s8(quants + t * k + step * kActivationStep);
+      a[t][1] = vld1q_s8(quants + t * k + step * kActivationStep + 16);
     }
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
-      const int8_t* of_row = weights + r * k + block * kActivationBlock;
+      const int8_t* of_row = weights + r * k + step * kActivationStep;
       const int8x16_t w[2] = {vld1q_s8(of_row), vld1q_s8(of_row + 16)};
-      const float32x4_t weight_scale = SpreadScales(weight_scales + r * groups + 2 * block);
+      const float32x4_t weight_scale = SpreadScales(weight_scales + r * groups + 2 * step);
 #pragma GCC unroll 2
       for (int t = 0; t < kTokens; ++t) {
         const float32x4_t products = vcvtq_f32_s32(DotBlock(w, a[t]));
-        const float32x4_t scale = vmulq_n_f32(weight_scale, scales[t * blocks + block]);
+        const float32x4_t scale = vmulq_n_f32(weight_scale, scales[t * blocks + step / 2]);
         total[r][t] = vfmaq_f32(total[r][t], products, scale);
       }
     }
@@ -75,8 +78,9 @@ void MultiplyTile(const WeightPanel& panel, int64_t row, const Activations& acti
     for (int t = 0; t < kTokens; ++t) {
       float32x2_t sum = vadd_f32(vget_low_f32(total[r][t]), vget_high_f32(total[r][t]));
       if (panel.offsets != nullptr) {
-        sum = vadd_f32(sum, DotOffsets(panel.offsets + (row + r) * groups,
-                                       activations.sums + (token + t) * groups, groups));
+        sum = vadd_f32(
+            sum, DotOffsets(panel.offsets + (row + r) * groups,
+                            activations.sums + (token + t) * groups, scales + t * blocks, groups));
       }
       out[(token + t) * out_stride + row + r] = vget_lane_f32(sum, 0) + vget_lane_f32(sum, 1);
     }

@@ -18,7 +18,7 @@ TEST(PackedProductsWithI8mm, AreThoseWithDotProductsBitForBit) {
   constexpr int64_t kTokens = 14;  // more than a tile, and a rest
   const KernelTable& table = **SelectKernels("i8mm");
   for (const ElementTypeInfo& info : AllElementTypes()) {
-    const int64_t k = 2048 + std::max(info.block_elements, kActivationBlock);
+    const int64_t k = 2048 + std::max(info.block_elements, kActivationStep);
     if (!CanMultiply(info.type) || !CanPackRows(info.type, k)) continue;
     std::vector<std::byte> rows = RandomRows(info.type, kRows * k, random);
     std::vector<std::byte> pack_scratch(static_cast<size_t>(PackScratchBytes(info.type, k)));

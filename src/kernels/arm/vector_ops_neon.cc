@@ -7,27 +7,54 @@
 namespace thaw::neon {
 namespace {
 
-// As in portable/quantize.cc, where it is derived.
-constexpr float kSmallestAmax = 0x1p-121f;
+// As in portable/quantize.cc.
+struct Blocks {
+  using Step = FloatBlock;
 
-void QuantizeBlock(const float* values, int8_t* quants, float* scale, int32_t* sums) {
-  const FloatBlock block = LoadBlock(values);
-  const float amax = LargestMagnitude(block);
-  if (!(amax <= kLargestFinite) || amax < kSmallestAmax) {
-    std::memset(quants, 0, kActivationBlock);
-    *scale = amax < kSmallestAmax ? 0.0f : amax;
-    sums[0] = 0;
-    sums[1] = 0;
-    return;
+  static Step Load(const float* values) { return LoadBlock(values); }
+
+  template <int n>
+  static float LargestMagnitude(const Step (&steps)[n]) {
+    return neon::LargestMagnitude(steps, n);
   }
-  *scale = amax / 127.0f;
-  const IntegerBlock q = RoundProducts(block, 127.0f / amax);
-  for (int half = 0; half < 2; ++half) {
-    const int32x4_t* v = q.v + 4 * half;
-    sums[half] = vaddvq_s32(vaddq_s32(vaddq_s32(v[0], v[1]), vaddq_s32(v[2], v[3])));
+
+  static uint32_t SquaresAbove(const Step& step, float limit) {
+    uint32_t above = 0;
+    for (int i = 0; i < 8; ++i) {
+      const uint32x4_t is_above = vcgtq_f32(vmulq_f32(step.v[i], step.v[i]), vdupq_n_f32(limit));
+      above |= vaddvq_u32(vandq_u32(is_above, BitsOfLanes())) << (4 * i);
+    }
+    return above;
   }
-  StoreBytes(q, quants);
-}
+
+  static Step ZeroWhere(Step step, uint32_t bits) {
+    for (int i = 0; i < 8; ++i) {
+      const uint32x4_t is_set = vtstq_u32(vdupq_n_u32(bits >> (4 * i)), BitsOfLanes());
+      const uint32x4_t kept = vbicq_u32(vreinterpretq_u32_f32(step.v[i]), is_set);
+      step.v[i] = vreinterpretq_f32_u32(kept);
+    }
+    return step;
+  }
+
+  template <int n>
+  static void Quantize(const Step (&steps)[n], float factor, int8_t* quants,
+                       int32_t (&sums)[2 * n]) {
+    for (int i = 0; i < n; ++i) {
+      const IntegerBlock q = RoundProducts(steps[i], factor);
+      for (int half = 0; half < 2; ++half) {
+        const int32x4_t* v = q.v + 4 * half;
+        sums[2 * i + half] = vaddvq_s32(vaddq_s32(vaddq_s32(v[0], v[1]), vaddq_s32(v[2], v[3])));
+      }
+      StoreBytes(q, quants + kActivationStep * i);
+    }
+  }
+
+ private:
+  static uint32x4_t BitsOfLanes() {
+    const uint32_t bits[4] = {1, 2, 4, 8};
+    return vld1q_u32(bits);
+  }
+};
 
 float32x4_t SiluTimes(float32x4_t gate, float32x4_t up) {
   const float32x4_t denominator = vaddq_f32(vdupq_n_f32(1.0f), Exp(vnegq_f32(gate)));
@@ -79,7 +106,7 @@ void RopeHalves(float* x, const float* cosines, const float* sines, int64_t pair
 }  // namespace
 
 void QuantizeActivations(const Activations& activations, int64_t token_begin, int64_t token_end) {
-  QuantizeTokens(QuantizeBlock, activations, token_begin, token_end);
+  QuantizeTokens<Blocks>(activations, token_begin, token_end);
 }
 
 void RmsNorm(const float* x, const float* weight, int64_t n, float epsilon, float* out) {

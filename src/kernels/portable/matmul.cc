@@ -21,17 +21,20 @@ float SumOfLanes(const float* lanes) {
 // group by group.
 float DotPanelRow(const int8_t* weights, const float* scales, const float* offsets, int64_t k,
                   const int8_t* quants, const float* activation_scales, const float* sums) {
+  constexpr int64_t kGroupsOfScale = kActivationBlock / kUnpackGroup;
   float total = 0;
   for (int64_t group = 0; group < k / kUnpackGroup; ++group) {
     int32_t products = 0;
     for (int64_t i = group * kUnpackGroup; i < (group + 1) * kUnpackGroup; ++i) {
       products += int32_t{weights[i]} * int32_t{quants[i]};
     }
-    const float activation_scale = activation_scales[group * kUnpackGroup / kActivationBlock];
-    total += scales[group] * activation_scale * static_cast<float>(products);
+    total +=
+        scales[group] * activation_scales[group / kGroupsOfScale] * static_cast<float>(products);
   }
   if (offsets == nullptr) return total;
-  for (int64_t group = 0; group < k / kUnpackGroup; ++group) total += offsets[group] * sums[group];
+  for (int64_t group = 0; group < k / kUnpackGroup; ++group) {
+    total += offsets[group] * activation_scales[group / kGroupsOfScale] * sums[group];
+  }
   return total;
 }
 
@@ -44,7 +47,7 @@ void MultiplyPanel(const WeightPanel& panel, const Activations& activations, flo
       out[token * out_stride + row] = DotPanelRow(
           panel.quants + row * k, panel.scales + row * groups,
           panel.offsets == nullptr ? nullptr : panel.offsets + row * groups, k,
-          activations.quants + token * k, activations.scales + token * (k / kActivationBlock),
+          activations.quants + token * k, activations.scales + token * ActivationBlocks(k),
           activations.sums + token * (k / kActivationSum));
     }
   }

@@ -7,34 +7,59 @@
 namespace thaw::portable {
 namespace {
 
-// Below this the reciprocal of the scale leaves the range of floats (127 / 2^-121 is under 2^128);
-// next to anything a model computes such a block is zero.
-constexpr float kSmallestAmax = 0x1p-121f;
+struct Blocks {
+  // 32 values.
+  struct Step {
+    float values[kActivationStep];
+  };
 
-void QuantizeBlock(const float* values, int8_t* quants, float* scale, int32_t* sums) {
-  const float amax = LargestMagnitude(values, kActivationBlock);
-  const bool is_finite = IsFiniteMagnitude(amax);
-  if (!is_finite || amax < kSmallestAmax) {
-    std::fill_n(quants, kActivationBlock, int8_t{0});
-    *scale = is_finite ? 0.0f : amax;
-  } else {
-    *scale = amax / 127.0f;
-    const float inverse = 127.0f / amax;
-    for (int64_t i = 0; i < kActivationBlock; ++i) {
-      quants[i] = static_cast<int8_t>(RoundToInt(values[i] * inverse));
+  static Step Load(const float* values) {
+    Step step;
+    std::copy_n(values, kActivationStep, step.values);
+    return step;
+  }
+
+  // A NaN beats everything.
+  template <int n>
+  static float LargestMagnitude(const Step (&steps)[n]) {
+    return portable::LargestMagnitude(steps[0].values, n * kActivationStep);
+  }
+
+  // A bit for each value whose square is above the limit.
+  static uint32_t SquaresAbove(const Step& step, float limit) {
+    uint32_t above = 0;
+    for (int i = 0; i < kActivationStep; ++i) {
+      above |= uint32_t{step.values[i] * step.values[i] > limit} << i;
+    }
+    return above;
+  }
+
+  // The values whose bits are set become 0.
+  static Step ZeroWhere(Step step, uint32_t bits) {
+    for (int i = 0; i < kActivationStep; ++i) {
+      if ((bits >> i & 1) != 0) step.values[i] = 0;
+    }
+    return step;
+  }
+
+  // The values times `factor`, rounded half to even, within +-127; `sums`: of each 16 of them.
+  template <int n>
+  static void Quantize(const Step (&steps)[n], float factor, int8_t* quants,
+                       int32_t (&sums)[2 * n]) {
+    for (int half = 0; half < 2 * n; ++half) {
+      for (int i = 0; i < kActivationSum; ++i, ++quants) {
+        const float value = steps[half / 2].values[half % 2 * kActivationSum + i];
+        *quants = static_cast<int8_t>(RoundToInt(value * factor));
+        sums[half] += *quants;
+      }
     }
   }
-  for (int64_t half = 0; half < kActivationBlock / kActivationSum; ++half) {
-    int32_t sum = 0;
-    for (int64_t i = 0; i < kActivationSum; ++i) sum += quants[half * kActivationSum + i];
-    sums[half] = sum;
-  }
-}
+};
 
 }  // namespace
 
 void QuantizeActivations(const Activations& activations, int64_t token_begin, int64_t token_end) {
-  QuantizeTokens(QuantizeBlock, activations, token_begin, token_end);
+  QuantizeTokens<Blocks>(activations, token_begin, token_end);
 }
 
 }  // namespace thaw::portable

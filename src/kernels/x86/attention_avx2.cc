@@ -95,7 +95,7 @@ float WidenBF16(uint16_t half) {
 
 void StoreBlock(const float* x, std::byte* out) {
   const FloatBlock block = LoadBlock(x);
-  const float amax = LargestMagnitude(block);
+  const float amax = LargestMagnitude(&block, 1);
   uint16_t scale = 0;
   __m256i quants = _mm256_setzero_si256();
   if (!(amax <= kLargestFinite)) {

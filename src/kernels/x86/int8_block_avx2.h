@@ -24,12 +24,14 @@ struct IntegerBlock {
   return block;
 }
 
-// By the order of the bits, as integers: a NaN beats everything.
-[[maybe_unused]] static inline float LargestMagnitude(const FloatBlock& block) {
+// Of n blocks. By the order of the bits, as integers: a NaN beats everything.
+[[maybe_unused]] static inline float LargestMagnitude(const FloatBlock* blocks, int n) {
   const __m256i magnitude_bits = _mm256_set1_epi32(0x7fffffff);
   __m256i v = _mm256_setzero_si256();
-  for (int i = 0; i < 4; ++i) {
-    v = _mm256_max_epi32(v, _mm256_and_si256(_mm256_castps_si256(block.v[i]), magnitude_bits));
+  for (int i = 0; i < n; ++i) {
+    for (const __m256 values : blocks[i].v) {
+      v = _mm256_max_epi32(v, _mm256_and_si256(_mm256_castps_si256(values), magnitude_bits));
+    }
   }
   __m128i largest = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
   largest = _mm_max_epi32(largest, _mm_shuffle_epi32(largest, 0x4e));

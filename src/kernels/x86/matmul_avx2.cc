@@ -7,7 +7,7 @@ namespace thaw::avx2 {
 namespace {
 
 // A tile is kRows rows times kTokens tokens whose sums stay in registers. Whatever the tile, one
-// (row, token) goes through the same operations: an accumulator of 8 lanes, blocks in order.
+// (row, token) goes through the same operations: an accumulator of 8 lanes, steps in order.
 //
 // Tokens in fours with pairs of rows: 8 accumulators, 2 magnitudes and what is in flight fill the
 // 16 registers. A single token with all rows of a panel: independent chains hide the latency of
@@ -15,7 +15,7 @@ namespace {
 constexpr int kTileTokens = 4;
 constexpr int kTileRows = 2;
 
-// [s0 s0 s0 s0 s1 s1 s1 s1], the scales of the two halves of a block.
+// [s0 s0 s0 s0 s1 s1 s1 s1], two scales that stand side by side.
 __m256 SpreadScales(const float* pair) {
   const __m256 both = _mm256_castpd_ps(_mm256_broadcast_sd(reinterpret_cast<const double*>(pair)));
   return _mm256_permutevar_ps(both, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
@@ -29,15 +29,20 @@ __m256i DotBlock(__m256i w, __m256i magnitude, __m256i a) {
 }
 
 // sum(offset * sum of activations) over all groups, in eight lanes.
-__m256 DotOffsets(const float* offsets, const float* sums, int64_t groups) {
+__m256 DotOffsets(const float* offsets, const float* sums, const float* scales, int64_t groups) {
+  constexpr int64_t kGroupsOfScale = kActivationBlock / kUnpackGroup;
+  static_assert(kGroupsOfScale == 4);
   __m256 total = _mm256_setzero_ps();
   int64_t group = 0;
-  for (; group + 8 <= groups; group += 8) {
-    total = _mm256_fmadd_ps(_mm256_loadu_ps(offsets + group), _mm256_loadu_ps(sums + group), total);
+  for (; group + 8 <= groups; group += 8, scales += 2) {
+    const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(sums + group), SpreadScales(scales));
+    total = _mm256_fmadd_ps(_mm256_loadu_ps(offsets + group), scaled, total);
   }
   if (group == groups) return total;
-  return _mm256_fmadd_ps(LoadFirst(offsets + group, groups - group),
-                         LoadFirst(sums + group, groups - group), total);
+  const int64_t rest = groups - group;
+  const __m256 scale = rest > kGroupsOfScale ? SpreadScales(scales) : _mm256_set1_ps(*scales);
+  const __m256 scaled = _mm256_mul_ps(LoadFirst(sums + group, rest), scale);
+  return _mm256_fmadd_ps(LoadFirst(offsets + group, rest), scaled, total);
 }
 
 template <int kRows, int kTokens>
@@ -45,7 +50,8 @@ void MultiplyTile(const WeightPanel& panel, int64_t row, const Activations& acti
                   int64_t token, float* out, int64_t out_stride) {
   const int64_t k = panel.k;
   const int64_t groups = k / kUnpackGroup;
-  const int64_t blocks = k / kActivationBlock;
+  const int64_t steps = k / kActivationStep;
+  const int64_t blocks = ActivationBlocks(k);
   const int8_t* weights = panel.quants + row * k;
   const float* weight_scales = panel.scales + row * groups;
   const int8_t* quants = activations.quants + token * k;
@@ -54,28 +60,28 @@ void MultiplyTile(const WeightPanel& panel, int64_t row, const Activations& acti
   __m256 total[kRows][kTokens];
   for (int r = 0; r < kRows; ++r) {
     for (int t = 0; t < kTokens; ++t) {
-      total[r][t] = panel.offsets == nullptr
-                        ? _mm256_setzero_ps()
-                        : DotOffsets(panel.offsets + (row + r) * groups,
-                                     activations.sums + (token + t) * groups, groups);
+      total[r][t] = panel.offsets == nullptr ? _mm256_setzero_ps()
+                                             : DotOffsets(panel.offsets + (row + r) * groups,
+                                                          activations.sums + (token + t) * groups,
+                                                          scales + t * blocks, groups);
     }
   }
-  for (int64_t block = 0; block < blocks; ++block) {
+  for (int64_t step = 0; step < steps; ++step) {
     __m256i w[kRows];
     __m256i magnitude[kRows];
     __m256 weight_scale[kRows];
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       w[r] = _mm256_loadu_si256(
-          reinterpret_cast<const __m256i*>(weights + r * k + block * kActivationBlock));
+          reinterpret_cast<const __m256i*>(weights + r * k + step * kActivationStep));
       magnitude[r] = _mm256_abs_epi8(w[r]);
-      weight_scale[r] = SpreadScales(weight_scales + r * groups + 2 * block);
+      weight_scale[r] = SpreadScales(weight_scales + r * groups + 2 * step);
     }
 #pragma GCC unroll 4
     for (int t = 0; t < kTokens; ++t) {
       const __m256i a = _mm256_loadu_si256(
-          reinterpret_cast<const __m256i*>(quants + t * k + block * kActivationBlock));
-      const __m256 scale = _mm256_broadcast_ss(scales + t * blocks + block);
+          reinterpret_cast<const __m256i*>(quants + t * k + step * kActivationStep));
+      const __m256 scale = _mm256_broadcast_ss(scales + t * blocks + step / 2);
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
         const __m256 products = _mm256_cvtepi32_ps(DotBlock(w[r], magnitude[r], a));

@@ -4,8 +4,8 @@
 //
 // A panel (kernels/packed_products.h) is filled with signed bytes; its lines are the second operand
 // as they lie. The integer sums of a step are exact, so they are those of every other way, and
-// AddStep does the rest: the results are those of that header over V, bit for bit. A tile runs over
-// the elements that share a scale: 32 or 16.
+// AddGroup does the rest: the results are those of that header over V, bit for bit. A tile runs
+// over the elements that share a scale: 32 or 16.
 //
 // What limits the speed is to make floats of the products: per 16 rows, token and step three
 // instructions, against eight dot products more where there are no tiles. So the products of a
@@ -210,8 +210,6 @@ template <typename V, typename Kind, int kGroups, typename Pairs>
   using Floats = typename V::Floats;
   constexpr int kHalves = 32 / Kind::kGroup;
   constexpr int kVectors = kGroups * static_cast<int>(kGroupRows) / V::kLanes;
-  // As many pairs as a batch has, over all the steps of its runs.
-  constexpr int64_t kStepsOfPair = 2 / kHalves;
   Floats total[kVectors][kRunTokens];
 #pragma GCC unroll 8
   for (int t = 0; t < kRunTokens; ++t) {
@@ -220,40 +218,54 @@ template <typename V, typename Kind, int kGroups, typename Pairs>
       total[r][t] = V::LoadFloats(sums + t * kPanelRows + r * V::kLanes);
     }
   }
-  for (int64_t step = begin; step < end; ++step) {
-    if ((step - begin) % kStepsOfPair == 0) next.MultiplyNext();
-    Floats scale[kVectors][kHalves];
-    Floats offset[kVectors][kHalves];
-#pragma GCC unroll 4
-    for (int r = 0; r < kVectors; ++r) {
+  // The steps of one scale of the activations: a sum of its own for the time of those.
+  int64_t step = begin;
+  const auto add_scale = [&]<int kSteps>() {
+    for (int i = 0; i < kHalves; ++i) next.MultiplyNext();
+    Floats scale[kSteps][kVectors][kHalves];
+    Floats offset[kSteps][kVectors][kHalves];
 #pragma GCC unroll 2
-      for (int half = 0; half < kHalves; ++half) {
-        scale[r][half] = V::LoadFloats(scales + half * kPanelRows + r * V::kLanes);
-        if constexpr (Kind::kHasOffsets) {
-          offset[r][half] = V::LoadFloats(offsets + half * kPanelRows + r * V::kLanes);
+    for (int i = 0; i < kSteps; ++i) {
+#pragma GCC unroll 4
+      for (int r = 0; r < kVectors; ++r) {
+#pragma GCC unroll 2
+        for (int half = 0; half < kHalves; ++half) {
+          const int64_t at = (i * kHalves + half) * kPanelRows + r * V::kLanes;
+          scale[i][r][half] = V::LoadFloats(scales + at);
+          if constexpr (Kind::kHasOffsets) offset[i][r][half] = V::LoadFloats(offsets + at);
         }
       }
     }
 #pragma GCC unroll 8
     for (int t = 0; t < kRunTokens; ++t) {
+      const Floats token_scale = V::Broadcast(rows.Scale(t, step));
 #pragma GCC unroll 4
       for (int r = 0; r < kVectors; ++r) {
         const int row = r * V::kLanes;
-        typename V::Ints of_token[kHalves];
+        Floats unscaled = V::Zero();
 #pragma GCC unroll 2
-        for (int half = 0; half < kHalves; ++half) {
-          of_token[half] =
-              V::Load(products + (half * kGroups + row / kGroupRows) * kProductBytes +
-                      t * kProductRowBytes + row % kGroupRows * int64_t{sizeof(int32_t)});
+        for (int i = 0; i < kSteps; ++i) {
+#pragma GCC unroll 2
+          for (int half = 0; half < kHalves; ++half) {
+            const int64_t product = (i * kHalves + half) * kGroups + row / kGroupRows;
+            const typename V::Ints sum =
+                V::Load(products + product * kProductBytes + t * kProductRowBytes +
+                        row % kGroupRows * int64_t{sizeof(int32_t)});
+            unscaled = AddGroup<V, Kind::kGroup, Kind::kHasOffsets>(
+                unscaled, sum, scale[i][r][half], offset[i][r][half], rows, t,
+                kHalves * (step + i) + half);
+          }
         }
-        total[r][t] = AddStep<V, Kind::kGroup, Kind::kHasOffsets>(total[r][t], of_token, scale[r],
-                                                                  offset[r], rows, t, step);
+        total[r][t] = V::MultiplyAdd(unscaled, token_scale, total[r][t]);
       }
     }
-    products += kHalves * kGroups * kProductBytes;
-    scales += kHalves * kPanelRows;
-    offsets += kHalves * kPanelRows;
-  }
+    step += kSteps;
+    products += kSteps * kHalves * kGroups * kProductBytes;
+    scales += kSteps * kHalves * kPanelRows;
+    offsets += kSteps * kHalves * kPanelRows;
+  };
+  while (step + kStepsOfScale <= end) add_scale.template operator()<kStepsOfScale>();
+  if (step < end) add_scale.template operator()<1>();
 #pragma GCC unroll 8
   for (int t = 0; t < kRunTokens; ++t) {
 #pragma GCC unroll 4
@@ -269,12 +281,9 @@ template <typename V, typename Kind, int kGroups>
                                            const Activations& activations, int64_t first,
                                            int64_t end, float* out, int64_t out_stride) {
   constexpr int kVectors = kGroups * static_cast<int>(kGroupRows) / V::kLanes;
+  const TokenRows rows(activations, first);
   for (int64_t token = first; token < end; ++token) {
-    const Outlier* outliers =
-        activations.outliers + token * TokenRows::OutlierStride(activations.k);
-    AddPanelOutliers<V, Kind, kVectors>(segment, 0, outliers,
-                                        outliers + activations.outlier_counts[token],
-                                        out + token * out_stride);
+    AddPanelOutliers<V, Kind, kVectors>(segment, 0, rows, token - first, out + token * out_stride);
   }
 }
 

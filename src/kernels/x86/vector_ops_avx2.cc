@@ -7,33 +7,58 @@
 namespace thaw::avx2 {
 namespace {
 
-// As in portable/quantize.cc, where it is derived.
-constexpr float kSmallestAmax = 0x1p-121f;
+// As in portable/quantize.cc.
+struct Blocks {
+  using Step = FloatBlock;
 
-int SumOfIntegers(__m256i v) {
-  __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-  sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
-  sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
-  return _mm_cvtsi128_si32(sum);
-}
+  static Step Load(const float* values) { return LoadBlock(values); }
 
-void QuantizeBlock(const float* values, int8_t* quants, float* scale, int32_t* sums) {
-  const FloatBlock block = LoadBlock(values);
-  const float amax = LargestMagnitude(block);
-  auto* bytes = reinterpret_cast<__m256i*>(quants);
-  if (!(amax <= kLargestFinite) || amax < kSmallestAmax) {
-    _mm256_storeu_si256(bytes, _mm256_setzero_si256());
-    *scale = amax < kSmallestAmax ? 0.0f : amax;
-    sums[0] = 0;
-    sums[1] = 0;
-    return;
+  template <int n>
+  static float LargestMagnitude(const Step (&steps)[n]) {
+    return avx2::LargestMagnitude(steps, n);
   }
-  *scale = amax / 127.0f;
-  const IntegerBlock q = RoundProducts(block, 127.0f / amax);
-  sums[0] = SumOfIntegers(_mm256_add_epi32(q.v[0], q.v[1]));
-  sums[1] = SumOfIntegers(_mm256_add_epi32(q.v[2], q.v[3]));
-  _mm256_storeu_si256(bytes, PackToBytes(q));
-}
+
+  static uint32_t SquaresAbove(const Step& step, float limit) {
+    uint32_t above = 0;
+    for (int i = 0; i < 4; ++i) {
+      const __m256 squares = _mm256_mul_ps(step.v[i], step.v[i]);
+      const __m256 is_above = _mm256_cmp_ps(squares, _mm256_set1_ps(limit), _CMP_GT_OQ);
+      above |= static_cast<uint32_t>(_mm256_movemask_ps(is_above)) << (8 * i);
+    }
+    return above;
+  }
+
+  static Step ZeroWhere(Step step, uint32_t bits) {
+    const __m256i of_lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    for (int i = 0; i < 4; ++i) {
+      const __m256i of_vector = _mm256_set1_epi32(static_cast<int32_t>(bits >> (8 * i)));
+      const __m256i is_set = _mm256_cmpeq_epi32(_mm256_and_si256(of_vector, of_lane), of_lane);
+      step.v[i] = _mm256_andnot_ps(_mm256_castsi256_ps(is_set), step.v[i]);
+    }
+    return step;
+  }
+
+  template <int n>
+  static void Quantize(const Step (&steps)[n], float factor, int8_t* quants,
+                       int32_t (&sums)[2 * n]) {
+    __m256i fours[2] = {};  // sums of four quants: the first half's in the lower lanes
+    for (int i = 0; i < n; ++i) {
+      const __m256i packed = PackToBytes(RoundProducts(steps[i], factor));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(quants + 32 * i), packed);
+      const __m256i twos = _mm256_maddubs_epi16(_mm256_set1_epi8(1), packed);
+      fours[i] = _mm256_madd_epi16(twos, _mm256_set1_epi16(1));
+    }
+    const __m256i eights = _mm256_hadd_epi32(fours[0], fours[1]);
+    const __m256i halves = _mm256_hadd_epi32(eights, eights);
+    const __m128i of_blocks =
+        _mm_unpacklo_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
+    if constexpr (n == 2) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(sums), of_blocks);
+    } else {
+      _mm_storel_epi64(reinterpret_cast<__m128i*>(sums), of_blocks);
+    }
+  }
+};
 
 __m256 SiluTimes(__m256 gate, __m256 up) {
   const __m256 negated = _mm256_xor_ps(gate, _mm256_set1_ps(-0.0f));
@@ -81,9 +106,7 @@ void RopeHalves(float* x, const float* cosines, const float* sines, int64_t pair
 }  // namespace
 
 void QuantizeActivations(const Activations& activations, int64_t token_begin, int64_t token_end) {
-  QuantizeTokens([](const float* values, int8_t* quants, float* scale,
-                    int32_t* sums) { QuantizeBlock(values, quants, scale, sums); },
-                 activations, token_begin, token_end);
+  QuantizeTokens<Blocks>(activations, token_begin, token_end);
 }
 
 void RmsNorm(const float* x, const float* weight, int64_t n, float epsilon, float* out) {
