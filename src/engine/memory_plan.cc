@@ -21,10 +21,10 @@ constexpr int64_t kDefaultMaxContext = 4096;
 // A context that nobody asked for is lowered no further than this to fit a budget.
 constexpr int64_t kLeastDefaultContext = 256;
 
-// The largest amortizes unpacking and reading weights over many tokens with working memory of 23
+// The largest amortizes unpacking and reading weights over many tokens with working memory of 25
 // MiB for a 1.1B model, which stays taken when the budget is lowered; the least keeps the floor
 // low. The others fill the tiles of all kernels, of 5 tokens or of 16.
-constexpr std::array<int64_t, 5> kPrefillChunks = {240, 160, 80, 40, 8};
+constexpr std::array<int64_t, 5> kPrefillChunks = {256, 160, 80, 40, 8};
 
 // Working memory beyond the least chunk's may take this part of what lies above the floor.
 constexpr uint64_t kScratchShare = 8;

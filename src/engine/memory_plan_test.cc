@@ -147,7 +147,7 @@ TEST_F(MemoryPlanTest, PinnedWeightsRaiseTheFloor) {
 
 TEST_F(MemoryPlanTest, ChunksOfAPromptGrowWithTheBudget) {
   EXPECT_EQ(With("floor")->prefill_chunk, 8);
-  EXPECT_EQ(With("900MiB")->prefill_chunk, 240);
+  EXPECT_EQ(With("900MiB")->prefill_chunk, 256);
   input_.prefill_chunk = 37;
   EXPECT_EQ(With("900MiB")->prefill_chunk, 37);
 }
