@@ -26,7 +26,10 @@ constexpr int64_t kLeastDefaultContext = 256;
 // low. The others fill the tiles of all kernels, of 5 tokens or of 16.
 constexpr std::array<int64_t, 5> kPrefillChunks = {256, 160, 80, 40, 8};
 
-// Working memory beyond the least chunk's may take this part of what lies above the floor.
+// Where weights are streamed a chunk is no larger than this, and its working memory beyond the
+// least chunk's takes no more than this part of what lies above the floor: more of it would hide no
+// more reading behind computing, and weights use the memory better.
+constexpr int64_t kMostStreamedChunk = 160;
 constexpr uint64_t kScratchShare = 8;
 
 // Positions whose logits are computed at a time where all are wanted: as many as fit into this part
@@ -155,7 +158,8 @@ Result<MemoryPlan> MakeMemoryPlan(const MemoryPlanInput& in) {
   for (const int64_t chunk : kPrefillChunks) {
     THAW_ASSIGN(const MemoryPlan plan, PlaceWeights(in, budget, floor, context, chunk));
     if (plan.streamed_bytes == 0) return plan;
-    const bool is_modest = plan.scratch_bytes - least_scratch <= above_floor / kScratchShare;
+    const bool is_modest = chunk <= kMostStreamedChunk &&
+                           plan.scratch_bytes - least_scratch <= above_floor / kScratchShare;
     if (!best && (is_modest || chunk == kPrefillChunks.back())) best = plan;
     // Smaller chunks that keep everything in memory are worth it only while they are not tiny.
     if (best && chunk <= 32) break;

@@ -147,6 +147,9 @@ TEST_F(MemoryPlanTest, PinnedWeightsRaiseTheFloor) {
 
 TEST_F(MemoryPlanTest, ChunksOfAPromptGrowWithTheBudget) {
   EXPECT_EQ(With("floor")->prefill_chunk, 8);
+  const MemoryPlan streaming = *With("floor+10MiB");
+  EXPECT_GT(streaming.streamed_bytes, 0U);
+  EXPECT_EQ(streaming.prefill_chunk, 40);
   EXPECT_EQ(With("900MiB")->prefill_chunk, 256);
   input_.prefill_chunk = 37;
   EXPECT_EQ(With("900MiB")->prefill_chunk, 37);

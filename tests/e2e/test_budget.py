@@ -107,6 +107,13 @@ def test_plan_says_what_a_run_does(thaw, model, answer):
     assert planned["weight_bytes"] == report["cache"]["weight_bytes"]
 
 
+def test_chunks_of_a_prompt_are_larger_where_nothing_is_streamed(thaw, model):
+    streaming = plan(thaw, model, "--budget", "floor+70MiB")
+    resident = plan(thaw, model, "--budget", "900MiB")
+    assert streaming["streamed_bytes"] > 0 and streaming["prefill_chunk"] == 160
+    assert resident["streamed_bytes"] == 0 and resident["prefill_chunk"] == 256
+
+
 def test_plan_for_people_names_every_share(thaw, model):
     table = thaw.results("plan", model, "--budget", "floor+20MiB")
     rows = [line.split("  ")[0] or line.split()[0] for line in table.splitlines()]
