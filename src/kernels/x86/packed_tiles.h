@@ -7,7 +7,7 @@
 // AddGroup does the rest: the results are those of that header over V, bit for bit. A tile runs
 // over the elements that share a scale: 32 or 16.
 //
-// What limits the speed is to make floats of the products: per 16 rows, token and step three
+// What limits the speed is to make floats of the products: per 16 rows, token and step two to three
 // instructions, against eight dot products more where there are no tiles. So the products of a
 // batch of steps go to a buffer that stays in the L1 cache, and are then added to sums of floats in
 // registers, while the tiles of the next batch are being multiplied: both kinds of work alternate
@@ -221,6 +221,7 @@ template <typename V, typename Kind, int kGroups, typename Pairs>
   // The steps of one scale of the activations: a sum of its own for the time of those.
   int64_t step = begin;
   const auto add_scale = [&]<int kSteps>() {
+    // As many pairs as a batch has, over all the scales of its runs.
     for (int i = 0; i < kHalves; ++i) next.MultiplyNext();
     Floats scale[kSteps][kVectors][kHalves];
     Floats offset[kSteps][kVectors][kHalves];
