@@ -63,16 +63,23 @@ struct Activations {
   int32_t* outlier_ends = nullptr;
 };
 
+// Always inlined, as MaxOutliers and OutlierSegments are: files that are compiled for an
+// instruction set of their own call them, and their copies must not become everybody's.
+
 // Scales of a token.
-constexpr int64_t ActivationBlocks(int64_t k) {
+[[gnu::always_inline]] constexpr int64_t ActivationBlocks(int64_t k) {
   return (k + kActivationBlock - 1) / kActivationBlock;
 }
 
 // How many outliers a token can have: n numbers above r times the root mean square of k numbers
 // have a sum of squares above n r^2 / k times that of all, so n < k / r^2.
-constexpr int64_t MaxOutliers(int64_t k) { return k / (kOutlierRatio * kOutlierRatio); }
+[[gnu::always_inline]] constexpr int64_t MaxOutliers(int64_t k) {
+  return k / (kOutlierRatio * kOutlierRatio);
+}
 
-constexpr int64_t OutlierSegments(int64_t k) { return (k + kOutlierSegment - 1) / kOutlierSegment; }
+[[gnu::always_inline]] constexpr int64_t OutlierSegments(int64_t k) {
+  return (k + kOutlierSegment - 1) / kOutlierSegment;
+}
 
 // How many outliers a token has.
 inline int32_t OutlierCount(const Activations& a, int64_t token) {

@@ -153,19 +153,14 @@ struct TokenRows {
 
   TokenRows(const Activations& a, int64_t token)
       : quants(a.quants + token * a.k),
-        scales(a.scales + token * Blocks(a.k)),
+        scales(a.scales + token * ActivationBlocks(a.k)),
         sums(a.sums + token * (a.k / 16)),
         step_sums(a.step_sums + token * (a.k / 32)),
         corrections(a.corrections + token * (a.k / 16)),
         step_corrections(a.step_corrections + token * (a.k / 32)),
-        outliers(a.outliers + token * OutlierStride(a.k)),
-        outlier_ends(a.outlier_ends + token * Segments(a.k)),
+        outliers(a.outliers + token * MaxOutliers(a.k)),
+        outlier_ends(a.outlier_ends + token * OutlierSegments(a.k)),
         k(a.k) {}
-
-  // ActivationBlocks, MaxOutliers and OutlierSegments, which must not be called here.
-  static int64_t Blocks(int64_t k) { return (k + kActivationBlock - 1) / kActivationBlock; }
-  static int64_t OutlierStride(int64_t k) { return k / (kOutlierRatio * kOutlierRatio); }
-  static int64_t Segments(int64_t k) { return (k + kOutlierSegment - 1) / kOutlierSegment; }
 
   // Of a group of 32 or 16 elements.
   template <int kGroup>
@@ -179,7 +174,7 @@ struct TokenRows {
 
   // The scale of the activations of a step.
   float Scale(int64_t t, int64_t step) const {
-    return scales[t * Blocks(k) + step / kStepsOfScale];
+    return scales[t * ActivationBlocks(k) + step / kStepsOfScale];
   }
   // Whether a step is the last of those that share it.
   bool EndsScale(int64_t step) const {
@@ -188,11 +183,12 @@ struct TokenRows {
 
   // How many outliers lie before the end of a segment.
   int32_t OutliersUntil(int64_t t, int64_t segment) const {
-    return outlier_ends[t * Segments(k) + segment];
+    return outlier_ends[t * OutlierSegments(k) + segment];
   }
   int64_t OutlierIndex(int64_t t, int32_t next) const {
-    return next < OutliersUntil(t, Segments(k) - 1) ? outliers[t * OutlierStride(k) + next].index
-                                                    : kNoOutlier;
+    return next < OutliersUntil(t, OutlierSegments(k) - 1)
+               ? outliers[t * MaxOutliers(k) + next].index
+               : kNoOutlier;
   }
 };
 
@@ -317,7 +313,7 @@ template <typename V, typename F>
                                                  const TokenRows& rows, int64_t t, int64_t end,
                                                  int32_t& next, typename V::Floats total) {
   for (; rows.OutlierIndex(t, next) < end; ++next) {
-    const Outlier& outlier = rows.outliers[t * TokenRows::OutlierStride(k) + next];
+    const Outlier& outlier = rows.outliers[t * MaxOutliers(k) + next];
     const int64_t block = outlier.index / F::kBlock;
     const typename V::Floats weights =
         WeightsAt<V, F>(PlaceInGroup<F>(group, k, block, lane),
@@ -564,7 +560,7 @@ template <typename V, typename Kind, int kVectors>
                                                     const TokenRows& rows, int64_t t, float* sums) {
   using Floats = typename V::Floats;
   const int64_t number = segment.begin / kSegment;
-  const Outlier* of_token = rows.outliers + t * TokenRows::OutlierStride(rows.k);
+  const Outlier* of_token = rows.outliers + t * MaxOutliers(rows.k);
   const Outlier* outlier = number == 0 ? of_token : of_token + rows.OutliersUntil(t, number - 1);
   const Outlier* end = of_token + rows.OutliersUntil(t, number);
   if (outlier == end) return;

@@ -106,9 +106,9 @@ template <typename Blocks>
 void QuantizeTokens(const Activations& a, int64_t token_begin, int64_t token_end) {
   if (a.quants == nullptr) return;
   const int64_t k = a.k;
-  const int64_t segments = (k + kOutlierSegment - 1) / kOutlierSegment;
-  const int64_t blocks = (k + kActivationBlock - 1) / kActivationBlock;
-  const int64_t most_outliers = k / (kOutlierRatio * kOutlierRatio);
+  const int64_t segments = OutlierSegments(k);
+  const int64_t blocks = ActivationBlocks(k);
+  const int64_t most_outliers = MaxOutliers(k);
   for (int64_t token = token_begin; token < token_end; ++token) {
     const float* values = a.values + token * k;
     const float limit = SquaredOutlierLimit(values, k);
