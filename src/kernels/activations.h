@@ -7,7 +7,7 @@
 // errors of `a` then meet the weight s q + o itself, which is small, rather than s q, which is not.
 //
 // A few numbers of a token are many times larger than the rest (the same channels in every layer).
-// In int8 such an outlier would take the whole range of its block and leave the other 31 values a
+// In int8 such an outlier would take the whole range of its block and leave the other 63 values a
 // few steps, which is where most of the error of a forward pass comes from. So numbers above
 // kOutlierRatio times the token's root mean square are kept as floats and multiplied apart; their
 // quants are 0. (docs/decisions/0003-outliers.md has the measurement.)
@@ -24,6 +24,8 @@ namespace thaw {
 inline constexpr int64_t kActivationBlock = 64;  // values that share a scale; the last may be half
 inline constexpr int64_t kActivationStep = 32;   // what lengths are multiples of
 inline constexpr int64_t kActivationSum = 16;    // values under one sum: the finest weight scale
+inline constexpr int64_t kStepsOfScale = kActivationBlock / kActivationStep;
+inline constexpr int64_t kSumsOfScale = kActivationBlock / kActivationSum;
 
 // |value| above this many times the root mean square of the token is an outlier. 4 leaves 0.7 % of
 // the numbers of a real model apart and cuts the error of its logits by 3.7; 3 costs twice as much
@@ -79,6 +81,11 @@ struct Activations {
 
 [[gnu::always_inline]] constexpr int64_t OutlierSegments(int64_t k) {
   return (k + kOutlierSegment - 1) / kOutlierSegment;
+}
+
+// The scale of number i of a token.
+inline float ScaleOf(const Activations& a, int64_t token, int64_t i) {
+  return a.scales[token * ActivationBlocks(a.k) + i / kActivationBlock];
 }
 
 // How many outliers a token has.

@@ -125,7 +125,7 @@ double OwnedActivations::Quantized(int64_t token, int64_t i) const {
 }
 
 double OwnedActivations::Step(int64_t token, int64_t i) const {
-  return double{view_.scales[token * ActivationBlocks(view_.k) + i / kActivationBlock]};
+  return double{ScaleOf(view_, token, i)};
 }
 
 }  // namespace thaw

@@ -47,8 +47,6 @@ inline constexpr int64_t kPanelLineBytes = 4 * kPanelRows;
 // was slower (Zen 4).
 inline constexpr int64_t kPrefetchBytes = 9 << 10;
 
-inline constexpr int64_t kStepsOfScale = kActivationBlock / kActivationStep;
-
 inline constexpr int64_t kNoOutlier = INT64_MAX;
 
 template <typename F>

@@ -201,9 +201,9 @@ class Checker {
   static std::vector<double> SeenBy(const ElementTypeInfo& info, const Activations& a) {
     std::vector<double> seen(static_cast<size_t>(a.n_tokens * a.k));
     for (int64_t i = 0; i < a.n_tokens * a.k; ++i) {
-      const int64_t block = i / a.k * ActivationBlocks(a.k) + i % a.k / kActivationBlock;
-      seen[static_cast<size_t>(i)] =
-          info.is_quantized ? double{a.scales[block]} * a.quants[i] : double{a.values[i]};
+      seen[static_cast<size_t>(i)] = info.is_quantized
+                                         ? double{ScaleOf(a, i / a.k, i % a.k)} * a.quants[i]
+                                         : double{a.values[i]};
     }
     if (!info.is_quantized) return seen;
     for (int64_t token = 0; token < a.n_tokens; ++token) {

@@ -32,7 +32,7 @@ float32x2_t DotOffsets(const float* offsets, const float* sums, const float* sca
                        int64_t groups) {
   float32x2_t total = vdup_n_f32(0);
   for (int64_t group = 0; group < groups; group += 2) {
-    const float32x2_t scaled = vmul_n_f32(vld1_f32(sums + group), scales[group / 4]);
+    const float32x2_t scaled = vmul_n_f32(vld1_f32(sums + group), scales[group / kSumsOfScale]);
     total = vfma_f32(total, vld1_f32(offsets + group), scaled);
   }
   return total;
@@ -69,7 +69,8 @@ void MultiplyTile(const WeightPanel& panel, int64_t row, const Activations& acti
 #pragma GCC unroll 2
       for (int t = 0; t < kTokens; ++t) {
         const float32x4_t products = vcvtq_f32_s32(DotBlock(w, a[t]));
-        const float32x4_t scale = vmulq_n_f32(weight_scale, scales[t * blocks + step / 2]);
+        const float32x4_t scale =
+            vmulq_n_f32(weight_scale, scales[t * blocks + step / kStepsOfScale]);
         total[r][t] = vfmaq_f32(total[r][t], products, scale);
       }
     }

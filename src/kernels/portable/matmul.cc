@@ -21,19 +21,17 @@ float SumOfLanes(const float* lanes) {
 // group by group.
 float DotPanelRow(const int8_t* weights, const float* scales, const float* offsets, int64_t k,
                   const int8_t* quants, const float* activation_scales, const float* sums) {
-  constexpr int64_t kGroupsOfScale = kActivationBlock / kUnpackGroup;
   float total = 0;
   for (int64_t group = 0; group < k / kUnpackGroup; ++group) {
     int32_t products = 0;
     for (int64_t i = group * kUnpackGroup; i < (group + 1) * kUnpackGroup; ++i) {
       products += int32_t{weights[i]} * int32_t{quants[i]};
     }
-    total +=
-        scales[group] * activation_scales[group / kGroupsOfScale] * static_cast<float>(products);
+    total += scales[group] * activation_scales[group / kSumsOfScale] * static_cast<float>(products);
   }
   if (offsets == nullptr) return total;
   for (int64_t group = 0; group < k / kUnpackGroup; ++group) {
-    total += offsets[group] * activation_scales[group / kGroupsOfScale] * sums[group];
+    total += offsets[group] * activation_scales[group / kSumsOfScale] * sums[group];
   }
   return total;
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 
 #include "kernels/portable/int8_block.h"
 #include "kernels/portable/portable.h"
@@ -22,7 +23,12 @@ struct Blocks {
   // A NaN beats everything.
   template <int n>
   static float LargestMagnitude(const Step (&steps)[n]) {
-    return portable::LargestMagnitude(steps[0].values, n * kActivationStep);
+    uint32_t largest = 0;
+    for (const Step& step : steps) {
+      const float magnitude = portable::LargestMagnitude(step.values, kActivationStep);
+      largest = std::max(largest, std::bit_cast<uint32_t>(magnitude));
+    }
+    return std::bit_cast<float>(largest);
   }
 
   // A bit for each value whose square is above the limit.

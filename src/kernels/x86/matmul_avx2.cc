@@ -30,8 +30,7 @@ __m256i DotBlock(__m256i w, __m256i magnitude, __m256i a) {
 
 // sum(offset * sum of activations) over all groups, in eight lanes.
 __m256 DotOffsets(const float* offsets, const float* sums, const float* scales, int64_t groups) {
-  constexpr int64_t kGroupsOfScale = kActivationBlock / kUnpackGroup;
-  static_assert(kGroupsOfScale == 4);
+  static_assert(kSumsOfScale == 4);
   __m256 total = _mm256_setzero_ps();
   int64_t group = 0;
   for (; group + 8 <= groups; group += 8, scales += 2) {
@@ -40,7 +39,7 @@ __m256 DotOffsets(const float* offsets, const float* sums, const float* scales, 
   }
   if (group == groups) return total;
   const int64_t rest = groups - group;
-  const __m256 scale = rest > kGroupsOfScale ? SpreadScales(scales) : _mm256_set1_ps(*scales);
+  const __m256 scale = rest > kSumsOfScale ? SpreadScales(scales) : _mm256_set1_ps(*scales);
   const __m256 scaled = _mm256_mul_ps(LoadFirst(sums + group, rest), scale);
   return _mm256_fmadd_ps(LoadFirst(offsets + group, rest), scaled, total);
 }
@@ -81,7 +80,7 @@ void MultiplyTile(const WeightPanel& panel, int64_t row, const Activations& acti
     for (int t = 0; t < kTokens; ++t) {
       const __m256i a = _mm256_loadu_si256(
           reinterpret_cast<const __m256i*>(quants + t * k + step * kActivationStep));
-      const __m256 scale = _mm256_broadcast_ss(scales + t * blocks + step / 2);
+      const __m256 scale = _mm256_broadcast_ss(scales + t * blocks + step / kStepsOfScale);
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
         const __m256 products = _mm256_cvtepi32_ps(DotBlock(w[r], magnitude[r], a));
