@@ -555,18 +555,15 @@ template <typename V, int kBits>
 // Adds what the outliers of a segment contribute to the sums of token t and rows from `row` on.
 template <typename V, typename Kind, int kVectors>
 [[gnu::always_inline]] inline void AddPanelOutliers(const PanelSegment& segment, int64_t row,
-                                                    const TokenRows& rows, int64_t t, float* sums) {
+                                                    const TokenRows& rows, int64_t t,
+                                                    typename V::Floats (&total)[kVectors]) {
   using Floats = typename V::Floats;
   const int64_t number = segment.begin / kSegment;
   const Outlier* of_token = rows.outliers + t * MaxOutliers(rows.k);
   const Outlier* outlier = number == 0 ? of_token : of_token + rows.OutliersUntil(t, number - 1);
   const Outlier* end = of_token + rows.OutliersUntil(t, number);
-  if (outlier == end) return;
   const typename V::Ints minus_zero = V::Broadcast(-segment.zero);
-  Floats total[kVectors];
-#pragma GCC unroll 4
-  for (int r = 0; r < kVectors; ++r) total[r] = V::LoadFloats(sums + r * V::kLanes);
-  do {
+  for (; outlier != end; ++outlier) {
     const auto index = static_cast<uint32_t>(outlier->index - segment.begin);
     const std::byte* line = PanelLine<V>(segment.panel, index);
     const int64_t group = index / Kind::kGroup * kPanelRows;
@@ -582,9 +579,7 @@ template <typename V, typename Kind, int kVectors>
       }
       total[r] = V::MultiplyAdd(weights, value, total[r]);
     }
-  } while (++outlier != end);
-#pragma GCC unroll 4
-  for (int r = 0; r < kVectors; ++r) V::StoreFloats(total[r], sums + r * V::kLanes);
+  }
 }
 
 // Rows [row, row + kVectors * lanes) of a panel times a tile of tokens; the sums go on from those
@@ -596,17 +591,19 @@ template <typename V, typename Kind, int kVectors, int kTokens>
   using Floats = typename V::Floats;
   constexpr int kGroup = Kind::kGroup;
   constexpr int kGroups = 32 / kGroup;  // of a step
-  Floats total[kVectors][kTokens];
+  Floats total[kTokens][kVectors];
   Floats unscaled[kVectors][kTokens];  // of the steps that share the present scale of a token
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
+    float* of_token = out + t * out_stride + row;
 #pragma GCC unroll 4
     for (int r = 0; r < kVectors; ++r) {
-      total[r][t] = segment.begin == 0 || t < skip
-                        ? V::Zero()
-                        : V::LoadFloats(out + t * out_stride + row + r * V::kLanes);
+      total[t][r] =
+          segment.begin == 0 || t < skip ? V::Zero() : V::LoadFloats(of_token + r * V::kLanes);
       unscaled[r][t] = V::Zero();
     }
+    __builtin_prefetch(of_token, 1);
+    __builtin_prefetch(of_token + kVectors * V::kLanes - 1, 1);
   }
   [[maybe_unused]] const int shift = segment.zero == 0 ? 0 : CorrectionShift(segment.zero);
   const std::byte* lines = segment.panel.lines + 4 * row;
@@ -650,7 +647,7 @@ template <typename V, typename Kind, int kVectors, int kTokens>
       const Floats scale = V::Broadcast(rows.Scale(t, step));
 #pragma GCC unroll 4
       for (int r = 0; r < kVectors; ++r) {
-        total[r][t] = V::MultiplyAdd(unscaled[r][t], scale, total[r][t]);
+        total[t][r] = V::MultiplyAdd(unscaled[r][t], scale, total[t][r]);
         unscaled[r][t] = V::Zero();
       }
     }
@@ -658,12 +655,10 @@ template <typename V, typename Kind, int kVectors, int kTokens>
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
     if (t < skip) continue;
+    AddPanelOutliers<V, Kind, kVectors>(segment, row, rows, t, total[t]);
     float* of_token = out + t * out_stride + row;
 #pragma GCC unroll 4
-    for (int r = 0; r < kVectors; ++r) V::StoreFloats(total[r][t], of_token + r * V::kLanes);
-  }
-  for (int t = skip; t < kTokens; ++t) {
-    AddPanelOutliers<V, Kind, kVectors>(segment, row, rows, t, out + t * out_stride + row);
+    for (int r = 0; r < kVectors; ++r) V::StoreFloats(total[t][r], of_token + r * V::kLanes);
   }
 }
 

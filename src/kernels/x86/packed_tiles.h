@@ -284,7 +284,13 @@ template <typename V, typename Kind, int kGroups>
   constexpr int kVectors = kGroups * static_cast<int>(kGroupRows) / V::kLanes;
   const TokenRows rows(activations, first);
   for (int64_t token = first; token < end; ++token) {
-    AddPanelOutliers<V, Kind, kVectors>(segment, 0, rows, token - first, out + token * out_stride);
+    float* of_token = out + token * out_stride;
+    typename V::Floats total[kVectors];
+#pragma GCC unroll 4
+    for (int r = 0; r < kVectors; ++r) total[r] = V::LoadFloats(of_token + r * V::kLanes);
+    AddPanelOutliers<V, Kind, kVectors>(segment, 0, rows, token - first, total);
+#pragma GCC unroll 4
+    for (int r = 0; r < kVectors; ++r) V::StoreFloats(total[r], of_token + r * V::kLanes);
   }
 }
 
