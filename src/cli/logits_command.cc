@@ -1,4 +1,5 @@
 // thaw logits: the logits after every token of a list.
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <utility>
@@ -15,6 +16,10 @@
 namespace thaw::cli {
 namespace {
 
+// Of a session, where none is stated: what llama.cpp's tools take. It decides the rope of models
+// that have one for long sessions and one for short ones.
+constexpr int64_t kSmallestContext = 512;
+
 std::string TokenCount(uint64_t count) { return fmt::format("{} tokens", count); }
 
 }  // namespace
@@ -26,7 +31,9 @@ Result<void> Execute(const LogitsOptions& options) {
                 options.tokens_file);
   }
   ModelOptions model = options.model;
-  if (model.engine.context == 0) model.engine.context = static_cast<int64_t>(tokens.size());
+  if (model.engine.context == 0) {
+    model.engine.context = std::max(kSmallestContext, static_cast<int64_t>(tokens.size()));
+  }
   THAW_TRY(CheckFitsContext(options.tokens_file, tokens.size(), model.engine.context));
   THAW_ASSIGN(LoadedModel engine, LoadEngine(model, options.report));
   const auto n_tokens = static_cast<int64_t>(tokens.size());

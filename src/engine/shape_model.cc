@@ -66,6 +66,9 @@ constexpr ModelShape kShapes[] = {
 // Models of experts that benchmarks ask for by name.
 constexpr std::string_view kExpertShapes[] = {"qwen3-30b-a3b", "gpt-oss-20b"};
 
+// Families whose layers are made of the tensors that LayerTensors lists.
+constexpr std::string_view kFamilies[] = {"llama", "qwen2", "qwen3"};
+
 // Of all the shapes above.
 constexpr float kNormEpsilon = 1e-5f;
 
@@ -108,7 +111,7 @@ std::vector<ShapeTensor> LayerTensors(const ModelShape& shape, const Family& fam
   linear("attn_q", q_size, d, family.qkv_bias);
   linear("attn_k", kv_size, d, family.qkv_bias);
   linear("attn_v", kv_size, d, family.qkv_bias);
-  if (family.qk_norm == Presence::kRequired) {
+  if (family.qk_norm == QkNorm::kHead) {
     vector("attn_q_norm.weight", shape.head_dim, 1);
     vector("attn_k_norm.weight", shape.head_dim, 1);
   }
@@ -210,12 +213,11 @@ Result<const Family*> CheckShape(const ModelShape& shape) {
                 "shape {}: a vocabulary of {} tokens, at least {} are needed", Quote(shape.name),
                 shape.n_vocab, kMinVocabulary);
   }
-  const Family* family = FindFamily(shape.family);
-  if (family == nullptr) {
-    return Fail(ErrorCode::kInvalidArgument, "shape {}: there is no family {}", Quote(shape.name),
-                Quote(shape.family));
+  if (std::ranges::find(kFamilies, shape.family) == std::end(kFamilies)) {
+    return Fail(ErrorCode::kInvalidArgument, "shape {}: there is no shape of family {}",
+                Quote(shape.name), Quote(shape.family));
   }
-  return family;
+  return FindFamily(shape.family);
 }
 
 ElementType StoredType(const ShapeTensor& tensor, ElementType type) {

@@ -68,10 +68,10 @@ INSTANTIATE_TEST_SUITE_P(, ShapeModelOf,
 
 TEST(ShapeModel, LoadsInEveryFamilyWithAndWithoutAnOutputMatrix) {
   const TemporaryDirectory folder;
-  for (const Family& family : AllFamilies()) {
+  for (const char* family : {"llama", "qwen2", "qwen3"}) {
     for (const bool tied : {false, true}) {
       ModelShape shape = kTinyShape;
-      shape.family = family.name;
+      shape.family = family;
       shape.tied_output = tied;
       const auto engine = WriteAndLoad(shape, ElementType::kQ4_0, folder.PathOf("model.gguf"));
       ASSERT_TRUE(engine) << engine.error().message;
@@ -176,7 +176,7 @@ TEST(ShapeModel, RefusesTypesThatCannotBeMultipliedAndSizesThatMakeNoSense) {
   EXPECT_THAT(message(shape, ElementType::kQ4_0), HasSubstr("at least 260"));
   shape = kTinyShape;
   shape.family = "mamba";
-  EXPECT_THAT(message(shape, ElementType::kQ4_0), HasSubstr("no family \"mamba\""));
+  EXPECT_THAT(message(shape, ElementType::kQ4_0), HasSubstr("no shape of family \"mamba\""));
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 

@@ -120,9 +120,10 @@ void Attend(const KernelTable& table, const AttentionArguments& a, std::byte* sc
   auto* states = reinterpret_cast<float*>(scratch);
   float* next = states + TileRows(a.group) * stride;
   auto* span_scratch = reinterpret_cast<std::byte*>(next + TileRows(a.group) * stride);
-  table.attend_span(a, 0, states, span_scratch);
+  const int64_t first_span = AttentionSpanOf(FirstVisible(a.window, a.first_position));
+  table.attend_span(a, first_span, states, span_scratch);
   const int64_t n_spans = AttentionSpanOf(a.first_position + a.n_tokens - 1) + 1;
-  for (int64_t span = 1; span < n_spans; ++span) {
+  for (int64_t span = first_span + 1; span < n_spans; ++span) {
     table.attend_span(a, span, next, span_scratch);
     const int64_t first_token = std::max<int64_t>(0, span * kAttentionSpan - a.first_position);
     for (int64_t row = first_token * a.group; row < rows; ++row) {
@@ -137,11 +138,13 @@ void Attend(const KernelTable& table, const AttentionArguments& a, std::byte* sc
 
 void MergeSpans(const AttentionArguments& a, float* states) {
   const int64_t stride = AttentionStateFloats(a.v_head_dim);
-  const int64_t n_spans = AttentionSpanOf(a.first_position) + 1;
+  const int64_t first_span = AttentionSpanOf(FirstVisible(a.window, a.first_position));
+  const int64_t last_span = AttentionSpanOf(a.first_position);
   for (int64_t row = 0; row < a.group; ++row) {
-    float* state = states + row * stride;
-    for (int64_t span = 1; span < n_spans; ++span) {
-      Merge(state + span * a.group * stride, a.v_head_dim, state);
+    float* of_row = states + row * stride;
+    float* state = of_row + first_span * a.group * stride;
+    for (int64_t span = first_span + 1; span <= last_span; ++span) {
+      Merge(of_row + span * a.group * stride, a.v_head_dim, state);
     }
     Finish(state, a.v_head_dim, a.out + row * a.v_head_dim);
   }

@@ -97,7 +97,9 @@ struct AttentionArguments {
   const std::byte* k = nullptr;   // units of keys from position 0 on
   const std::byte* v = nullptr;   // rows of values likewise
 
-  float scale = 1;  // of q . k before the softmax
+  float scale = 1;     // of q . k before the softmax
+  float soft_cap = 0;  // c: scores become c tanh(score / c); 0: they stay
+  int64_t window = 0;  // positions that a token sees, its own the last; 0: all
 
   float* out = nullptr;    // [n_tokens] of [group, v_head_dim]
   int64_t out_stride = 0;  // numbers from token to token
@@ -110,6 +112,11 @@ int64_t AttentionTileTokens(int64_t group);
 
 // The span that holds a position, counted from 0.
 constexpr int64_t AttentionSpanOf(int64_t position) { return position / kAttentionSpan; }
+
+// The first position that a token at `position` sees.
+[[gnu::always_inline]] constexpr int64_t FirstVisible(int64_t window, int64_t position) {
+  return window == 0 || position < window ? 0 : position - window + 1;
+}
 
 // What the positions of one span come to for one row: the sums of the values, each weighted by
 // 2^(score - largest), score in units of log2(e); then `largest`, then the sum of the weights.
@@ -142,9 +149,9 @@ int64_t AttentionScratchBytes(int64_t group, int64_t head_dim, int64_t v_head_di
 // Attention of the tile, span after span.
 void Attend(const KernelTable& table, const AttentionArguments& arguments, std::byte* scratch);
 
-// The same for one token whose spans were run apart by KernelTable::attend_span: writes `out` from
-// their states, [spans] of [group] of AttentionStateFloats, in the order of the spans. The first
-// span's states are overwritten.
+// The same for one token whose spans, all from that of its first visible position to its own, were
+// run apart by KernelTable::attend_span: writes `out` from their states, [spans from 0 on] of
+// [group] of AttentionStateFloats, in the order of the spans. The states are overwritten.
 void MergeSpans(const AttentionArguments& arguments, float* states);
 
 }  // namespace thaw

@@ -54,12 +54,16 @@ struct Shape {
   int64_t v_head_dim;
   int64_t n_tokens;  // the last ones of the positions
   int64_t n_positions;
+  int64_t window = 0;
+  float soft_cap = 0;
 };
 
 std::string Name(KvType type, const Shape& shape) {
   return std::string(KvTypeName(type)) + ", group " + std::to_string(shape.group) + ", heads of " +
          std::to_string(shape.head_dim) + " and " + std::to_string(shape.v_head_dim) + ", " +
-         std::to_string(shape.n_tokens) + " tokens of " + std::to_string(shape.n_positions);
+         std::to_string(shape.n_tokens) + " tokens of " + std::to_string(shape.n_positions) +
+         ", window " + std::to_string(shape.window) + ", soft cap " +
+         std::to_string(shape.soft_cap);
 }
 
 // Queries, keys and values of one KV head, normally distributed, and what attention makes of them.
@@ -101,6 +105,8 @@ class Case {
             .k = k_.data(),
             .v = v_.data(),
             .scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim)),
+            .soft_cap = shape_.soft_cap,
+            .window = shape_.window,
             .out = out + first_token * shape_.group * shape_.v_head_dim,
             .out_stride = shape_.group * shape_.v_head_dim};
   }
@@ -130,24 +136,27 @@ class Case {
  private:
   std::vector<double> ExpectedRow(int64_t token, int64_t head) const {
     const int64_t visible = shape_.n_positions - shape_.n_tokens + token + 1;
+    const int64_t first = shape_.window == 0 ? 0 : std::max<int64_t>(0, visible - shape_.window);
     const float* q = q_.data() + (token * shape_.group + head) * shape_.head_dim;
     std::vector<double> scores;
-    for (int64_t position = 0; position < visible; ++position) {
+    for (int64_t position = first; position < visible; ++position) {
       double dot = 0;
       for (int64_t i = 0; i < shape_.head_dim; ++i) {
         dot +=
             double{q[i]} * double{StoredKeyNumber(k_.data(), position, i, shape_.head_dim, type_)};
       }
-      scores.push_back(dot / std::sqrt(static_cast<double>(shape_.head_dim)));
+      const double score = dot / std::sqrt(static_cast<double>(shape_.head_dim));
+      const double cap = shape_.soft_cap;
+      scores.push_back(cap == 0 ? score : cap * std::tanh(score / cap));
     }
     const double largest = *std::max_element(scores.begin(), scores.end());
     double sum = 0;
     for (double& score : scores) sum += score = std::exp(score - largest);
     std::vector<double> out(static_cast<size_t>(shape_.v_head_dim));
-    for (int64_t position = 0; position < visible; ++position) {
+    for (int64_t position = first; position < visible; ++position) {
       const std::byte* row = v_.data() + position * KvRowBytes(type_, shape_.v_head_dim);
       for (size_t i = 0; i < out.size(); ++i) {
-        out[i] += scores[static_cast<size_t>(position)] / sum *
+        out[i] += scores[static_cast<size_t>(position - first)] / sum *
                   double{StoredNumber(row, static_cast<int64_t>(i), type_)};
       }
     }
@@ -167,14 +176,42 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 
 // Groups of few rows and of many, heads of every remainder, contexts on either side of the edges of
 // units (16), blocks (64) and spans (1024).
-constexpr Shape kShapes[] = {
-    {1, 64, 64, 1, 1},    {3, 64, 64, 5, 37},    {1, 128, 128, 9, 100}, {8, 128, 128, 9, 9},
-    {5, 80, 80, 16, 16},  {4, 96, 96, 1, 33},    {2, 16, 16, 30, 200},  {7, 256, 256, 3, 65},
-    {2, 18, 22, 11, 11},  {6, 2, 6, 1, 50},      {1, 192, 128, 7, 80},  {3, 34, 30, 2, 1000},
-    {2, 32, 96, 64, 64},  {8, 64, 64, 1, 1024},  {8, 64, 64, 3, 1026},  {1, 64, 64, 130, 1100},
-    {12, 32, 32, 1, 70},  {16, 64, 64, 20, 129}, {100, 32, 64, 3, 66},  {4, 64, 80, 1, 17},
-    {1, 32, 32, 1, 5000}, {8, 64, 64, 12, 3080}, {6, 96, 32, 1, 2049},  {2, 90, 50, 70, 140},
-    {1, 6, 2, 100, 100}};
+constexpr Shape kShapes[] = {{1, 64, 64, 1, 1},
+                             {3, 64, 64, 5, 37},
+                             {1, 128, 128, 9, 100},
+                             {8, 128, 128, 9, 9},
+                             {5, 80, 80, 16, 16},
+                             {4, 96, 96, 1, 33},
+                             {2, 16, 16, 30, 200},
+                             {7, 256, 256, 3, 65},
+                             {2, 18, 22, 11, 11},
+                             {6, 2, 6, 1, 50},
+                             {1, 192, 128, 7, 80},
+                             {3, 34, 30, 2, 1000},
+                             {2, 32, 96, 64, 64},
+                             {8, 64, 64, 1, 1024},
+                             {8, 64, 64, 3, 1026},
+                             {1, 64, 64, 130, 1100},
+                             {12, 32, 32, 1, 70},
+                             {16, 64, 64, 20, 129},
+                             {100, 32, 64, 3, 66},
+                             {4, 64, 80, 1, 17},
+                             {1, 32, 32, 1, 5000},
+                             {8, 64, 64, 12, 3080},
+                             {6, 96, 32, 1, 2049},
+                             {2, 90, 50, 70, 140},
+                             {1, 6, 2, 100, 100},
+                             // Windows that end within blocks and spans or at their edges, of one
+                             // position, of more than all; bounds that scores come near to.
+                             {2, 64, 64, 20, 200, 16},
+                             {1, 32, 32, 90, 200, 64},
+                             {4, 64, 32, 12, 150, 1},
+                             {1, 80, 80, 70, 300, 100},
+                             {8, 64, 64, 9, 3080, 1024},
+                             {3, 32, 32, 1, 2600, 1500},
+                             {2, 64, 64, 5, 70, 5000},
+                             {1, 128, 128, 9, 100, 0, 2},
+                             {4, 64, 64, 30, 1100, 40, 1.5f}};
 
 TEST_P(AttentionKernels, AttentionMixesValuesByTheSoftmaxOfTheScores) {
   std::mt19937 random(1);
@@ -213,17 +250,21 @@ TEST_P(AttentionKernels, AttentionOfATokenHasTheSameBitsInEveryRun) {
 TEST_P(AttentionKernels, SpansThatRunApartGiveTheSameBits) {
   std::mt19937 random(7);
   for (const KvType type : kAllKvTypes) {
-    for (const Shape& shape :
-         {Shape{8, 64, 64, 1, 5000}, {3, 32, 64, 1, 1025}, {1, 64, 32, 1, 9}}) {
+    for (const Shape& shape : {Shape{8, 64, 64, 1, 5000},
+                               {3, 32, 64, 1, 1025},
+                               {1, 64, 32, 1, 9},
+                               {2, 64, 64, 1, 4000, 1200},
+                               {2, 64, 64, 1, 3000, 30}}) {
       const Case attention(table(), shape, type, random);
       const int64_t row = AttentionStateFloats(shape.v_head_dim);
       const int64_t n_spans = AttentionSpanOf(shape.n_positions - 1) + 1;
+      const int64_t first_span = AttentionSpanOf(FirstVisible(shape.window, shape.n_positions - 1));
       ScratchMemory states(n_spans * shape.group * row * 4);
       ScratchMemory scratch(SpanScratchBytes(shape.group, shape.head_dim, shape.v_head_dim));
       std::vector<float> out(static_cast<size_t>(shape.group * shape.v_head_dim));
       const AttentionArguments arguments = attention.Arguments(0, 1, out.data());
       auto* floats = reinterpret_cast<float*>(states.data());
-      for (int64_t span = n_spans - 1; span >= 0; --span) {
+      for (int64_t span = n_spans - 1; span >= first_span; --span) {
         table().attend_span(arguments, span, floats + span * shape.group * row, scratch.data());
       }
       MergeSpans(arguments, floats);

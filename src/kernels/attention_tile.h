@@ -8,7 +8,7 @@
 //                                  converted as they are loaded
 //   kValueRows, kValueVectors      rows and vectors of a product with such values
 //   kPanelRows, kPanelVectors      rows and vectors of products with what is float32 already
-//   Zero, Set, Load, Store, LoadFirst, KeepFirst, Add, Sub, Mul, Fma, Max, Exp2
+//   Zero, Set, Load, Store, LoadFirst, KeepFirst, Add, Sub, Mul, Div, Fma, Max, Exp2
 //   SumOfLanes, LargestLane
 //   LoadHalves<type>, LoadFirstHalves<type>, LoadBytes, LoadScales, BroadcastScale
 //   Prefetch
@@ -226,11 +226,11 @@ class Tile {
         few_rows_(rows_ <= kFewRows),
         states_(states),
         scratch_(scratch) {
-    constexpr float kLog2E = 0x1.715476p+0f;
+    const float scale = a.soft_cap == 0 ? a.scale * kLog2E : a.scale / a.soft_cap;
     for (int64_t row = 0; row < rows_; ++row) {
       const float* q = a.q + row / a.group * a.q_stride + row % a.group * a.head_dim;
       float* scaled = scratch.q + row * a.head_dim;
-      for (int64_t i = 0; i < a.head_dim; ++i) scaled[i] = q[i] * (a.scale * kLog2E);
+      for (int64_t i = 0; i < a.head_dim; ++i) scaled[i] = q[i] * scale;
       float* state = states + row * stride_;
       for (int64_t i = 0; i < stride_; ++i) state[i] = 0;
       state[padded_] = kLowestScore;
@@ -239,9 +239,11 @@ class Tile {
 
   void Attend(int64_t span) {
     const int64_t last = a_.first_position + a_.n_tokens - 1;
+    const int64_t first = FirstVisible(a_.window, a_.first_position);
     for (int64_t i = 0; i < kAttentionSpan; i += kAttentionBlock) {
       begin_ = span * kAttentionSpan + i;
       if (begin_ > last) break;
+      if (begin_ + kAttentionBlock <= first) continue;
       const int64_t blind_tokens = begin_ - a_.first_position;
       first_row_ = blind_tokens > 0 ? blind_tokens * a_.group : 0;
       AttendBlock();
@@ -253,6 +255,8 @@ class Tile {
   }
 
  private:
+  static constexpr float kLog2E = 0x1.715476p+0f;
+
   // Rows that share a load of a narrow number without a copy in float32: they fit the registers at
   // once or in two parts.
   static constexpr int64_t kFewRows = 8;
@@ -260,6 +264,13 @@ class Tile {
   // Positions of the block that a row sees.
   int64_t Visible(int64_t row) const {
     const int64_t n = a_.first_position + row / a_.group + 1 - begin_;
+    return n < kAttentionBlock ? n : kAttentionBlock;
+  }
+
+  // Positions at the begin of the block that have left the window of a row.
+  int64_t Hidden(int64_t row) const {
+    const int64_t n = FirstVisible(a_.window, a_.first_position + row / a_.group) - begin_;
+    if (n <= 0) return 0;
     return n < kAttentionBlock ? n : kAttentionBlock;
   }
 
@@ -331,23 +342,46 @@ class Tile {
   // Turns the scores of a row into weights, and its state to what they are relative to.
   void TakeWeights(int64_t row) {
     const int64_t n = Visible(row);
-    if (n == kAttentionBlock) {
-      TakeFirstWeights<true>(row, n);
+    const int64_t hidden = Hidden(row);
+    if (a_.soft_cap != 0) CapScores(row, n);
+    if (n == kAttentionBlock && hidden == 0) {
+      TakeWeightsOf<true>(row, 0, n);
     } else {
-      TakeFirstWeights<false>(row, n);
+      TakeWeightsOf<false>(row, hidden, n);
     }
   }
 
-  // Of the n positions that the row sees; kAll: n is kAttentionBlock.
+  // Scores / c to c tanh(score / c), in units of log2(e). tanh is odd, and (e^2x - 1) / (e^2x + 1)
+  // for x <= 0, where it cannot overflow; for the other sign it is 0.
+  void CapScores(int64_t row, int64_t n) {
+    float* scores = scratch_.scores + row * kAttentionBlock;
+    const auto tanh_of_negative = [](typename V::Type minus_x) {
+      const typename V::Type square =
+          V::Exp2(V::Mul(V::Set(-2 * kLog2E), V::Max(minus_x, V::Zero())));
+      return V::Div(V::Sub(square, V::Set(1)), V::Add(square, V::Set(1)));
+    };
+    for (int64_t i = 0; i < n; i += V::kLanes) {
+      const typename V::Type x = V::Load(scores + i);
+      const typename V::Type tanh =
+          V::Sub(tanh_of_negative(V::Sub(V::Zero(), x)), tanh_of_negative(x));
+      V::Store(scores + i, V::Mul(V::Set(a_.soft_cap * kLog2E), tanh));
+    }
+  }
+
+  // Of positions [hidden, n), those that the row sees; kAll: they are the whole block. The others
+  // up to n get a weight of 0.
   template <bool kAll>
-  void TakeFirstWeights(int64_t row, int64_t n) {
+  void TakeWeightsOf(int64_t row, int64_t hidden, int64_t n) {
     constexpr int64_t kVectors = kAttentionBlock / V::kLanes;
     const int64_t vectors = kAll ? kVectors : (n + V::kLanes - 1) / V::kLanes;
     float* scores = scratch_.scores + row * kAttentionBlock;
     float* state = states_ + row * stride_;
     float* weights = state + padded_ + kStateLanes;
     const auto keep = [&](int64_t j, typename V::Type v, typename V::Type other) {
-      return kAll ? v : V::KeepFirst(n - j * V::kLanes, v, other);
+      if constexpr (kAll) return v;
+      const int64_t before = hidden - j * V::kLanes;
+      return V::KeepFirst(before > 0 ? before : 0, other,
+                          V::KeepFirst(n - j * V::kLanes, v, other));
     };
     typename V::Type most = V::Set(kLowestScore);
     for (int64_t j = 0; j < vectors; ++j) {

@@ -33,6 +33,16 @@ struct WeightRows {
   bool is_packed = false;
 };
 
+// What a feed-forward block does with a number x of its hidden layer.
+enum class Nonlinearity {
+  kSilu,         // x / (1 + e^-x)
+  kGelu,         // x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3): the approximation by tanh
+  kReluSquared,  // max(x, 0)^2
+};
+
+inline constexpr Nonlinearity kAllNonlinearities[] = {Nonlinearity::kSilu, Nonlinearity::kGelu,
+                                                      Nonlinearity::kReluSquared};
+
 struct KernelTable {
   const char* name;  // what --kernels takes
   bool (*is_available)(const CpuFeatures& cpu);
@@ -60,8 +70,16 @@ struct KernelTable {
   // out[i] = x[i] / sqrt(mean(x^2) + epsilon) * weight[i]; out may be x.
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float epsilon, float* out);
 
-  // out[i] = gate[i] / (1 + exp(-gate[i])) * up[i]; out may be gate or up.
-  void (*silu_multiply)(const float* gate, const float* up, int64_t n, float* out);
+  // out[i] = (x[i] - mean(x)) / sqrt(variance(x) + epsilon) * weight[i] + bias[i]; out may be x.
+  // Without weights (nullptr) they are 1, without biases 0.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, int64_t n,
+                     float epsilon, float* out);
+
+  // out[i] = f(gate[i]) * up[i], or f(gate[i]) where up is nullptr; out may be gate or up.
+  void (*activate)(Nonlinearity f, const float* gate, const float* up, int64_t n, float* out);
+
+  // x[i] = cap * tanh(x[i] / cap), cap > 0.
+  void (*soft_cap)(float* x, int64_t n, float cap);
 
   // out[i] = a[i] + b[i]; out may be a or b.
   void (*add)(const float* a, const float* b, int64_t n, float* out);

@@ -106,9 +106,19 @@ class Checker {
     table_.rms_norm(a.data(), b.data(), kN, 1e-5f, found.data());
     portable::RmsNorm(a.data(), b.data(), kN, 1e-5f, expected.data());
     ExpectAll("rms_norm", found, expected);
-    table_.silu_multiply(a.data(), b.data(), kN, found.data());
-    portable::SiluMultiply(a.data(), b.data(), kN, expected.data());
-    ExpectAll("silu_multiply", found, expected);
+    table_.layer_norm(a.data(), b.data(), a.data(), kN, 1e-5f, found.data());
+    portable::LayerNorm(a.data(), b.data(), a.data(), kN, 1e-5f, expected.data());
+    ExpectAll("layer_norm", found, expected);
+    for (const Nonlinearity f : kAllNonlinearities) {
+      table_.activate(f, a.data(), b.data(), kN, found.data());
+      portable::Activate(f, a.data(), b.data(), kN, expected.data());
+      ExpectAll("activate", found, expected);
+    }
+    found = a;
+    expected = a;
+    table_.soft_cap(found.data(), kN, 0.5f);
+    portable::SoftCap(expected.data(), kN, 0.5f);
+    ExpectAll("soft_cap", found, expected);
     table_.add(a.data(), b.data(), kN, found.data());
     portable::Add(a.data(), b.data(), kN, expected.data());
     ExpectAll("add", found, expected);

@@ -1,7 +1,8 @@
-// Norm, activation function, addition and softmax of every kernel table, against double precision.
+// Norms, nonlinearities, soft caps and addition of every kernel table, against double precision.
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "kernels/kernel_test_support.h"
 
@@ -46,29 +47,95 @@ TEST_P(VectorKernels, RmsNormOfZerosIsZero) {
   EXPECT_EQ(out, x);
 }
 
-TEST_P(VectorKernels, SiluMultiplyIsTheLogisticOfTheGateTimesBoth) {
-  std::mt19937 random(2);
+TEST_P(VectorKernels, LayerNormTakesTheMeanOffAndDividesByTheDeviation) {
+  std::mt19937 random(4);
   for (const int64_t n : kLengths) {
-    std::vector<float> gate = RandomFloats(n, random);
-    for (float& value : gate) value *= 8.0f;
-    const std::vector<float> up = RandomFloats(n, random);
-    std::vector<float> out(gate.size());
-    table().silu_multiply(gate.data(), up.data(), n, out.data());
-    for (size_t i = 0; i < out.size(); ++i) {
-      const double expected = gate[i] / (1 + std::exp(-double{gate[i]})) * up[i];
-      ASSERT_NEAR(out[i], expected, kVectorTolerance * std::abs(expected)) << gate[i];
+    for (const float offset : {0.0f, 30.0f}) {
+      std::vector<float> x = RandomFloats(n, random);
+      for (float& value : x) value += offset;
+      const std::vector<float> weight = RandomFloats(n, random);
+      const std::vector<float> bias = RandomFloats(n, random);
+      double sum = 0;
+      for (const float value : x) sum += value;
+      const double mean = sum / static_cast<double>(n);
+      double squares = 0;
+      for (const float value : x) squares += (value - mean) * (value - mean);
+      const double root = std::sqrt(squares / static_cast<double>(n) + 1e-5);
+      std::vector<float> plain(x.size());
+      table().layer_norm(x.data(), nullptr, nullptr, n, 1e-5f, plain.data());
+      std::vector<float> out(x.size());
+      table().layer_norm(x.data(), weight.data(), bias.data(), n, 1e-5f, out.data());
+      // Numbers around 30 have lost five bits before they come here.
+      const double tolerance = (offset == 0 ? 2 : 40) * kVectorTolerance / std::min(1.0, root);
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double expected = (x[i] - mean) / root;
+        ASSERT_NEAR(plain[i], expected, tolerance) << n << " " << i;
+        ASSERT_NEAR(out[i], expected * weight[i] + bias[i], 4 * tolerance) << n << " " << i;
+      }
+      table().layer_norm(x.data(), weight.data(), bias.data(), n, 1e-5f, x.data());
+      EXPECT_EQ(x, out) << "in place";
     }
-    table().silu_multiply(gate.data(), up.data(), n, gate.data());
-    EXPECT_EQ(gate, out) << "in place";
   }
 }
 
-TEST_P(VectorKernels, SiluMultiplyOfExtremeGatesIsTheGateOrZero) {
+double Applied(Nonlinearity f, double x) {
+  switch (f) {
+    case Nonlinearity::kSilu:
+      return x / (1 + std::exp(-x));
+    case Nonlinearity::kGelu:
+      return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case Nonlinearity::kReluSquared:
+      break;
+  }
+  return x < 0 ? 0 : x * x;
+}
+
+TEST_P(VectorKernels, ActivateAppliesTheFunctionToTheGate) {
+  std::mt19937 random(2);
+  for (const Nonlinearity f : kAllNonlinearities) {
+    for (const int64_t n : kLengths) {
+      std::vector<float> gate = RandomFloats(n, random);
+      for (float& value : gate) value *= 3.0f;
+      const std::vector<float> up = RandomFloats(n, random);
+      std::vector<float> out(gate.size());
+      std::vector<float> alone(gate.size());
+      table().activate(f, gate.data(), up.data(), n, out.data());
+      table().activate(f, gate.data(), nullptr, n, alone.data());
+      for (size_t i = 0; i < out.size(); ++i) {
+        const double expected = Applied(f, gate[i]);
+        // Far below zero the approximation of GELU is a small difference of large numbers.
+        const double tolerance = 2 * kVectorTolerance * std::max(std::abs(expected), 1e-3);
+        ASSERT_NEAR(alone[i], expected, tolerance) << gate[i];
+        ASSERT_NEAR(out[i], expected * up[i], tolerance * std::abs(up[i])) << gate[i];
+      }
+      table().activate(f, gate.data(), up.data(), n, gate.data());
+      EXPECT_EQ(gate, out) << "in place";
+    }
+  }
+}
+
+TEST_P(VectorKernels, SoftCapBoundsByTanh) {
+  std::mt19937 random(5);
+  for (const int64_t n : kLengths) {
+    std::vector<float> x = RandomFloats(n, random);
+    for (float& value : x) value *= 40.0f;
+    x[0] = n % 2 == 0 ? 1e6f : -1e6f;
+    std::vector<float> capped = x;
+    table().soft_cap(capped.data(), n, 30);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double expected = 30 * std::tanh(double{x[i]} / 30);
+      ASSERT_NEAR(capped[i], expected, 30 * kVectorTolerance) << x[i];
+    }
+  }
+}
+
+TEST_P(VectorKernels, SiluOfExtremeGatesIsTheGateOrZero) {
   const std::vector<float> gate = {1e30f, 200.0f, 88.5f, -88.5f, -200.0f,
                                    -1e4f, 0.0f,   -0.0f, 89.0f};
   const std::vector<float> up(gate.size(), 1.0f);
   std::vector<float> out(gate.size());
-  table().silu_multiply(gate.data(), up.data(), static_cast<int64_t>(gate.size()), out.data());
+  table().activate(Nonlinearity::kSilu, gate.data(), up.data(), static_cast<int64_t>(gate.size()),
+                   out.data());
   for (size_t i = 0; i < gate.size(); ++i) {
     EXPECT_NEAR(out[i], std::max(gate[i], 0.0f), 1e-30) << gate[i];
   }

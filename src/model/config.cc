@@ -51,6 +51,14 @@ class MetadataReader {
     return Positive(key);
   }
 
+  // A finite number that is not negative; 0 stands for "none".
+  Result<float> PositiveOrNone(std::string_view key, float missing) const {
+    if (!Has(key)) return missing;
+    THAW_ASSIGN(const double value, file_.GetFloat(Key(key)));
+    if (value == 0) return 0.0F;
+    return Positive(key);
+  }
+
  private:
   // A number, or an array of one number a layer as long as they are all the same.
   Result<uint64_t> Number(std::string_view key) const {
@@ -120,10 +128,15 @@ Result<RopeScaling> ReadRopeScaling(const GgufFile& file, const MetadataReader& 
     scaling.kind = RopeScalingKind::kLinear;
   } else if (type == "yarn") {
     scaling.kind = RopeScalingKind::kYarn;
+  } else if (type == "longrope") {
+    if (file.FindTensor(kLongFactors) == nullptr) {
+      return Fail(ErrorCode::kCorrupt, "{}: field '{}' is 'longrope', but tensor '{}' is missing",
+                  file.path(), type_key, kLongFactors);
+    }
   } else if (type != "none") {
     return Fail(ErrorCode::kUnsupported,
-                "{}: field '{}' is '{}'; supported are: none, linear, yarn", file.path(), type_key,
-                type);
+                "{}: field '{}' is '{}'; supported are: none, linear, yarn, longrope", file.path(),
+                type_key, type);
   }
   // Files of before 2023-11 name the linear factor differently. A factor of 0 means none.
   const char* factor_key =
@@ -166,15 +179,135 @@ Result<void> ReadAttention(const GgufFile& file, const MetadataReader& metadata,
               metadata.SizeOr("attention.key_length", kMaxWidth, default_head_dim));
   THAW_ASSIGN(config.v_head_dim,
               metadata.SizeOr("attention.value_length", kMaxWidth, default_head_dim));
-  THAW_ASSIGN(config.rope.rope_dim,
-              metadata.SizeOr("rope.dimension_count", kMaxWidth, config.head_dim));
-  if (config.rope.rope_dim % 2 != 0 || config.rope.rope_dim > config.head_dim) {
+  return {};
+}
+
+Result<RopeConfig> ReadRope(const GgufFile& file, const MetadataReader& metadata,
+                            const ModelConfig& config) {
+  RopeConfig rope;
+  THAW_ASSIGN(rope.rope_dim, metadata.SizeOr("rope.dimension_count", kMaxWidth, config.head_dim));
+  if (rope.rope_dim % 2 != 0 || rope.rope_dim > config.head_dim) {
     return Fail(ErrorCode::kCorrupt,
                 "{}: field '{}' is {}, expected an even number up to the head size {}", file.path(),
-                metadata.Key("rope.dimension_count"), config.rope.rope_dim, config.head_dim);
+                metadata.Key("rope.dimension_count"), rope.rope_dim, config.head_dim);
   }
-  THAW_ASSIGN(config.rope.freq_base, metadata.PositiveOr("rope.freq_base", 10000));
-  THAW_ASSIGN(config.rope.scaling, ReadRopeScaling(file, metadata, config.context_length));
+  THAW_ASSIGN(rope.freq_base, metadata.PositiveOr("rope.freq_base", 10000));
+  THAW_ASSIGN(rope.scaling, ReadRopeScaling(file, metadata, config.context_length));
+  // NTK-aware scaling ("alpha"): frequencies of a higher base.
+  THAW_ASSIGN(const float alpha, metadata.PositiveOrNone("rope.scaling.alpha", 0));
+  if (alpha != 0 && rope.rope_dim > 2) {
+    const auto dim = static_cast<float>(rope.rope_dim);
+    rope.freq_base *= std::pow(alpha, dim / (dim - 2));
+  }
+  return rope;
+}
+
+// Whether each layer has a window, by the field that says so or by the family.
+Result<std::vector<bool>> ReadWindowedLayers(const GgufFile& file, const MetadataReader& metadata,
+                                             const ModelConfig& config) {
+  constexpr std::string_view kPattern = "attention.sliding_window_pattern";
+  const auto n_layers = static_cast<size_t>(config.n_layers);
+  int64_t period = config.family->windows.period;
+  if (const GgufField* field = file.Find(metadata.Key(kPattern)); field != nullptr) {
+    if (field->array() != nullptr) {
+      THAW_ASSIGN(const std::vector<int64_t> values, file.ReadInts(metadata.Key(kPattern)));
+      if (values.size() != n_layers) {
+        return Fail(ErrorCode::kCorrupt, "{}: field '{}' has {} elements, expected one a layer: {}",
+                    file.path(), metadata.Key(kPattern), values.size(), n_layers);
+      }
+      std::vector<bool> windowed;
+      for (const int64_t value : values) windowed.push_back(value != 0);
+      return windowed;
+    }
+    THAW_ASSIGN(period, metadata.Size(kPattern, kMaxLayers));
+  }
+  std::vector<bool> windowed(n_layers);
+  for (int64_t i = 0; i < config.n_layers; ++i) {
+    windowed[static_cast<size_t>(i)] = i % period != period - 1;
+  }
+  return windowed;
+}
+
+// Windows and ropes of all layers.
+Result<void> ReadLayers(const GgufFile& file, const MetadataReader& metadata, ModelConfig& config) {
+  const Family& family = *config.family;
+  config.layers.resize(static_cast<size_t>(config.n_layers));
+  if (family.positions == Positions::kRope) {
+    THAW_ASSIGN(RopeConfig rope, ReadRope(file, metadata, config));
+    config.ropes.push_back(std::move(rope));
+  } else {
+    for (LayerAttention& layer : config.layers) layer.rope = kNoRope;
+  }
+  for (int64_t i = 0; i < config.n_layers && family.no_rope_period != 0; ++i) {
+    const bool is_last = i % family.no_rope_period == family.no_rope_period - 1;
+    if (is_last) config.layers[static_cast<size_t>(i)].rope = kNoRope;
+  }
+  const WindowPattern& windows = family.windows;
+  if (windows.period == 0) return {};
+  THAW_ASSIGN(const int64_t window,
+              metadata.SizeOr("attention.sliding_window", kMaxContext, windows.default_size));
+  if (window == 0) return {};
+  THAW_ASSIGN(const std::vector<bool> windowed, ReadWindowedLayers(file, metadata, config));
+  RopeConfig local = config.ropes.front();
+  if (windows.freq_base != 0) local.freq_base = windows.freq_base;
+  THAW_ASSIGN(local.freq_base, metadata.PositiveOr("rope.freq_base_swa", local.freq_base));
+  if (!windows.scales_rope) local.scaling = {};
+  config.ropes.push_back(std::move(local));
+  for (size_t i = 0; i < windowed.size(); ++i) {
+    LayerAttention& layer = config.layers[i];
+    if (windowed[i]) {
+      layer = {.window = window, .rope = 1};
+    } else if (windows.only_window_turns) {
+      layer.rope = kNoRope;
+    }
+  }
+  return {};
+}
+
+// Factors on embeddings, scores, blocks and logits, and their bounds.
+Result<void> ReadScales(const GgufFile& file, const MetadataReader& metadata, ModelConfig& config) {
+  const Family& family = *config.family;
+  const bool by_width =
+      family.layers_of_width_scale != 0 && config.n_layers == family.layers_of_width_scale;
+  const int64_t scaled_by = by_width ? config.d_model / config.n_heads : config.head_dim;
+  THAW_ASSIGN(config.attention_scale, metadata.PositiveOrNone("attention.scale", 0));
+  if (config.attention_scale == 0) {
+    config.attention_scale = 1.0F / std::sqrt(static_cast<float>(scaled_by));
+  }
+  THAW_ASSIGN(config.attention_soft_cap,
+              metadata.PositiveOrNone("attn_logit_softcapping", family.attention_soft_cap));
+  THAW_ASSIGN(config.final_soft_cap,
+              metadata.PositiveOrNone("final_logit_softcapping", family.final_soft_cap));
+  THAW_ASSIGN(config.qkv_clamp, metadata.PositiveOrNone("attention.clamp_kqv", 0));
+  THAW_ASSIGN(config.temperature_scale, metadata.PositiveOrNone("attention.temperature_scale", 0));
+  if (!config.ropes.empty()) {
+    config.temperature_interval = config.ropes.front().scaling.original_context;
+  }
+  const float width_scale = std::sqrt(static_cast<float>(config.d_model));
+  THAW_ASSIGN(
+      config.embedding_scale,
+      metadata.PositiveOr("embedding_scale", family.scales_embedding_by_width ? width_scale : 1));
+  THAW_ASSIGN(config.residual_scale, metadata.PositiveOr("residual_scale", 1));
+  THAW_ASSIGN(config.logit_scale, metadata.PositiveOr("logit_scale", 1));
+  if (family.divides_logits) config.logit_scale = 1 / config.logit_scale;
+  if (family.residual == Residual::kByField) {
+    THAW_ASSIGN(config.is_parallel, file.GetBoolOr(metadata.Key("use_parallel_residual"), true));
+  } else if (family.residual == Residual::kByFfnNorm) {
+    config.is_parallel = file.FindTensor("blk.0.ffn_norm.weight") == nullptr;
+  } else {
+    config.is_parallel = family.residual == Residual::kParallel;
+  }
+  return {};
+}
+
+// Refuses the size of a family that Thaw does not run.
+Result<void> RefuseSize(const GgufFile& file, const ModelConfig& config) {
+  constexpr int64_t kLayersWithRope = 32;  // those of 40 layers add a slope to scores instead
+  if (config.family->name == "baichuan" && config.n_layers != kLayersWithRope) {
+    return Fail(ErrorCode::kUnsupported,
+                "{}: architecture 'baichuan' with {} layers is not supported; with {} it is",
+                file.path(), config.n_layers, kLayersWithRope);
+  }
   return {};
 }
 
@@ -190,8 +323,13 @@ Result<ModelConfig> ReadModelConfig(const GgufFile& file) {
   THAW_ASSIGN(config.d_model, metadata.Size("embedding_length", kMaxWidth));
   THAW_ASSIGN(config.d_ff, metadata.Size("feed_forward_length", kMaxWidth));
   THAW_ASSIGN(config.context_length, metadata.Size("context_length", kMaxContext));
-  THAW_ASSIGN(config.norm_epsilon, metadata.Positive("attention.layer_norm_rms_epsilon"));
+  THAW_TRY(RefuseSize(file, config));
+  const bool is_rms = config.family->norm == NormKind::kRms;
+  THAW_ASSIGN(config.norm_epsilon, metadata.Positive(is_rms ? "attention.layer_norm_rms_epsilon"
+                                                            : "attention.layer_norm_epsilon"));
   THAW_TRY(ReadAttention(file, metadata, config));
+  THAW_TRY(ReadLayers(file, metadata, config));
+  THAW_TRY(ReadScales(file, metadata, config));
   const TensorInfo* embedding = file.FindTensor("token_embd.weight");
   if (embedding == nullptr) {
     return Fail(ErrorCode::kCorrupt, "{}: tensor 'token_embd.weight' is missing{}", file.path(),

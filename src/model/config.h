@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "gguf/gguf_file.h"
@@ -10,6 +11,14 @@
 #include "model/family.h"
 
 namespace thaw {
+
+// What the attention of one layer does unlike that of others.
+struct LayerAttention {
+  int64_t window = 0;  // positions that a token sees, its own the last; 0: all
+  int rope = 0;        // which of ModelConfig::ropes turns its heads, or kNoRope
+};
+
+inline constexpr int kNoRope = -1;
 
 struct ModelConfig {
   const Family* family = nullptr;
@@ -24,10 +33,32 @@ struct ModelConfig {
   int64_t n_vocab = 0;         // rows of the embedding
   int64_t context_length = 0;  // trained for, scaling included
   float norm_epsilon = 0;
-  RopeConfig rope;  // the frequency factors come with the weights
+  bool is_parallel = false;  // feed-forward blocks read the stream as attention read it
+
+  // All of one rope_dim; the frequency factors come with the weights. None where positions are
+  // learned.
+  std::vector<RopeConfig> ropes;
+  // Frequency factors of the first rope for sessions longer than its original context, or none.
+  std::vector<float> long_frequency_factors;
+  std::vector<LayerAttention> layers;  // [n_layers]
+
+  float attention_scale = 1;     // of scores
+  float attention_soft_cap = 0;  // c of c tanh(score / c); 0: none
+  float final_soft_cap = 0;      // of logits, likewise
+  float qkv_clamp = 0;           // queries, keys and values are kept within +-this; 0: as is
+  float temperature_scale = 0;   // s: queries times 1 + s ln(1 + floor(position / interval))
+  int64_t temperature_interval = 0;
+  float embedding_scale = 1;  // of embeddings
+  float residual_scale = 1;   // of what a block adds
+  float logit_scale = 1;      // of logits
 
   int64_t group() const { return n_heads / n_kv_heads; }
+  int64_t rope_dim() const { return ropes.empty() ? 0 : ropes.front().rope_dim; }
 };
+
+// Frequency factors of the rope for sessions longer than the original context, and for others.
+inline constexpr const char* kLongFactors = "rope_factors_long.weight";
+inline constexpr const char* kShortFactors = "rope_factors_short.weight";
 
 // Reads the metadata. kUnsupported for an architecture or a feature that Thaw does not run, with
 // the list of those it does; kCorrupt for metadata that is missing or contradicts itself.

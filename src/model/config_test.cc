@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <functional>
+#include <vector>
+
 #include "io/temporary_directory.h"
 #include "support/tiny_model.h"
 
@@ -9,6 +13,7 @@ namespace thaw {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // The metadata of `model`, written and read back.
@@ -37,9 +42,9 @@ TEST(ModelConfig, ReadsTheShape) {
   EXPECT_EQ(config->head_dim, 8);
   EXPECT_EQ(config->v_head_dim, 8);
   EXPECT_EQ(config->n_vocab, TinyModel::kVocabulary);
-  EXPECT_EQ(config->rope.rope_dim, 8);
-  EXPECT_EQ(config->rope.freq_base, 10000);
-  EXPECT_EQ(config->rope.scaling.kind, RopeScalingKind::kNone);
+  EXPECT_EQ(config->ropes.front().rope_dim, 8);
+  EXPECT_EQ(config->ropes.front().freq_base, 10000);
+  EXPECT_EQ(config->ropes.front().scaling.kind, RopeScalingKind::kNone);
 }
 
 TEST(ModelConfig, StatedHeadSizesWin) {
@@ -52,7 +57,7 @@ TEST(ModelConfig, StatedHeadSizesWin) {
   const auto config = Read(model);
   EXPECT_EQ(config->head_dim, 16);
   EXPECT_EQ(config->v_head_dim, 12);
-  EXPECT_EQ(config->rope.rope_dim, 10);
+  EXPECT_EQ(config->ropes.front().rope_dim, 10);
 }
 
 TEST(ModelConfig, ReadsRopeScaling) {
@@ -64,10 +69,10 @@ TEST(ModelConfig, ReadsRopeScaling) {
     THAW_CHECK(writer.SetNumber<float>("llama.rope.freq_base", 5e5F));
   };
   const auto config = Read(model);
-  EXPECT_EQ(config->rope.scaling.kind, RopeScalingKind::kYarn);
-  EXPECT_EQ(config->rope.scaling.factor, 4);
-  EXPECT_EQ(config->rope.scaling.original_context, 16);
-  EXPECT_EQ(config->rope.freq_base, 5e5F);
+  EXPECT_EQ(config->ropes.front().scaling.kind, RopeScalingKind::kYarn);
+  EXPECT_EQ(config->ropes.front().scaling.factor, 4);
+  EXPECT_EQ(config->ropes.front().scaling.original_context, 16);
+  EXPECT_EQ(config->ropes.front().freq_base, 5e5F);
 }
 
 TEST(ModelConfig, TheLinearFactorOfEarlierFilesCounts) {
@@ -75,8 +80,8 @@ TEST(ModelConfig, TheLinearFactorOfEarlierFilesCounts) {
   model.add_fields = [](GgufWriter& writer) {
     THAW_CHECK(writer.SetNumber<float>("llama.rope.scale_linear", 2));
   };
-  EXPECT_EQ(Read(model)->rope.scaling.kind, RopeScalingKind::kLinear);
-  EXPECT_EQ(Read(model)->rope.scaling.factor, 2);
+  EXPECT_EQ(Read(model)->ropes.front().scaling.kind, RopeScalingKind::kLinear);
+  EXPECT_EQ(Read(model)->ropes.front().scaling.factor, 2);
 }
 
 TEST(ModelConfig, AnArrayOfEqualNumbersIsANumber) {
@@ -94,7 +99,103 @@ TEST(ModelConfig, AnArrayOfEqualNumbersIsANumber) {
 TEST(ModelConfig, NamesAnUnknownArchitectureAndThoseItKnows) {
   TinyModel model;
   model.architecture = "gpt9";
-  EXPECT_THAT(ErrorOf(model), AllOf(HasSubstr("'gpt9'"), HasSubstr("llama, qwen2, qwen3")));
+  EXPECT_THAT(ErrorOf(model), AllOf(HasSubstr("'gpt9'"), HasSubstr("gemma3, glm4")));
+}
+
+// A model of six layers of a family that has windows of 16 positions.
+TinyModel Windowed(const std::string& architecture, const char* epsilon,
+                   std::function<void(GgufWriter&)> more = {}) {
+  TinyModel model;
+  model.architecture = architecture;
+  model.n_layers = 6;
+  model.leave_out = {"attention.layer_norm_rms_epsilon"};
+  model.add_fields = [=](GgufWriter& writer) {
+    const std::string prefix = architecture + ".attention.";
+    THAW_CHECK(writer.SetNumber<float>(prefix + epsilon, 1e-5F));
+    THAW_CHECK(writer.SetNumber<uint32_t>(prefix + "sliding_window", 16));
+    if (more) more(writer);
+  };
+  return model;
+}
+
+std::vector<int64_t> WindowsOf(const ModelConfig& config) {
+  std::vector<int64_t> windows;
+  for (const LayerAttention& layer : config.layers) windows.push_back(layer.window);
+  return windows;
+}
+
+std::vector<int> RopesOf(const ModelConfig& config) {
+  std::vector<int> ropes;
+  for (const LayerAttention& layer : config.layers) ropes.push_back(layer.rope);
+  return ropes;
+}
+
+TEST(ModelConfig, TheLastLayerOfAPeriodSeesEverything) {
+  const auto gemma2 = Read(Windowed("gemma2", "layer_norm_rms_epsilon"));
+  ASSERT_TRUE(gemma2) << gemma2.error().message;
+  EXPECT_THAT(WindowsOf(*gemma2), ElementsAre(16, 0, 16, 0, 16, 0));
+  EXPECT_EQ(gemma2->attention_soft_cap, 50);
+  EXPECT_EQ(gemma2->final_soft_cap, 30);
+  EXPECT_FLOAT_EQ(gemma2->embedding_scale, std::sqrt(32.0F));
+
+  const auto cohere2 = Read(Windowed("cohere2", "layer_norm_epsilon"));
+  ASSERT_TRUE(cohere2) << cohere2.error().message;
+  EXPECT_THAT(WindowsOf(*cohere2), ElementsAre(16, 16, 16, 0, 16, 16));
+  EXPECT_THAT(RopesOf(*cohere2), ElementsAre(1, 1, 1, kNoRope, 1, 1));
+}
+
+TEST(ModelConfig, WindowedLayersHaveARopeOfTheirOwn) {
+  const auto config = Read(Windowed("gemma3", "layer_norm_rms_epsilon", [](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumber<float>("gemma3.rope.freq_base", 1e6F));
+    THAW_CHECK(writer.SetNumber<float>("gemma3.rope.scaling.factor", 8));
+    THAW_CHECK(writer.SetString("gemma3.rope.scaling.type", "linear"));
+  }));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_THAT(RopesOf(*config), ElementsAre(1, 1, 1, 1, 1, 0));
+  EXPECT_EQ(config->ropes[0].freq_base, 1e6F);
+  EXPECT_EQ(config->ropes[0].scaling.factor, 8);
+  EXPECT_EQ(config->ropes[1].freq_base, 10000);
+  EXPECT_EQ(config->ropes[1].scaling.factor, 1);
+}
+
+TEST(ModelConfig, AFieldSaysWhichLayersHaveAWindow) {
+  const auto with_pattern = [](std::vector<int32_t> pattern) {
+    return Windowed("gemma2", "layer_norm_rms_epsilon", [=](GgufWriter& writer) {
+      THAW_CHECK(writer.SetNumbers<int32_t>("gemma2.attention.sliding_window_pattern", pattern));
+    });
+  };
+  EXPECT_THAT(WindowsOf(*Read(with_pattern({1, 1, 0, 0, 1, 0}))), ElementsAre(16, 16, 0, 0, 16, 0));
+  EXPECT_THAT(ErrorOf(with_pattern({1, 0})), HasSubstr("has 2 elements, expected one a layer: 6"));
+}
+
+TEST(ModelConfig, LayersWithoutRope) {
+  TinyModel model;
+  model.architecture = "smollm3";
+  model.n_layers = 8;
+  const auto config = Read(model);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_THAT(RopesOf(*config), ElementsAre(0, 0, 0, kNoRope, 0, 0, 0, kNoRope));
+}
+
+TEST(ModelConfig, ReadsScales) {
+  TinyModel model;
+  model.architecture = "granite";
+  model.add_fields = [](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumber<float>("granite.logit_scale", 8));
+    THAW_CHECK(writer.SetNumber<float>("granite.residual_scale", 0.25F));
+    THAW_CHECK(writer.SetNumber<float>("granite.embedding_scale", 12));
+    THAW_CHECK(writer.SetNumber<float>("granite.attention.scale", 0.5F));
+  };
+  const auto config = Read(model);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->logit_scale, 1 / 8.0F);
+  EXPECT_EQ(config->residual_scale, 0.25F);
+  EXPECT_EQ(config->embedding_scale, 12);
+  EXPECT_EQ(config->attention_scale, 0.5F);
+  model.add_fields = [](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumber<float>("granite.logit_scale", -1));
+  };
+  EXPECT_THAT(ErrorOf(model), HasSubstr("expected a number above 0"));
 }
 
 TEST(ModelConfig, NamesAMissingField) {
@@ -135,7 +236,11 @@ TEST(ModelConfig, RefusesByNameWhatItCannotRun) {
   model.add_fields = [](GgufWriter& writer) {
     THAW_CHECK(writer.SetString("llama.rope.scaling.type", "longrope"));
   };
-  EXPECT_THAT(ErrorOf(model), AllOf(HasSubstr("'longrope'"), HasSubstr("none, linear, yarn")));
+  EXPECT_THAT(ErrorOf(model), HasSubstr("'rope_factors_long.weight' is missing"));
+  model.add_fields = [](GgufWriter& writer) {
+    THAW_CHECK(writer.SetString("llama.rope.scaling.type", "dynamic"));
+  };
+  EXPECT_THAT(ErrorOf(model), AllOf(HasSubstr("'dynamic'"), HasSubstr("none, linear, yarn")));
   model.add_fields = [](GgufWriter& writer) {
     THAW_CHECK(writer.SetNumber<bool>("llama.attention.causal", false));
   };

@@ -1,12 +1,15 @@
 // The model families as data: what tells one architecture's forward pass from another's.
 //
 // There is one forward pass (model/model.h). A family is a row of this table; to add one whose
-// operations all exist is to add a row.
+// operations all exist is to add a row. What a file's metadata says (scales, soft caps, windows) is
+// read for every family alike where the row does not forbid it (model/config.cc).
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "kernels/kernel_table.h"
 #include "kernels/rope.h"
 
 namespace thaw {
@@ -14,14 +17,73 @@ namespace thaw {
 // Whether the files of a family carry a tensor.
 enum class Presence { kAbsent, kOptional, kRequired };
 
+enum class NormKind {
+  kRms,
+  kLayer,            // minus the mean, by the standard deviation
+  kBiasedLayer,      // the same and then a bias
+  kUnweightedLayer,  // the same with neither weights nor biases
+};
+
+// Norm of queries and keys, before they turn.
+enum class QkNorm {
+  kNone,
+  kHead,           // RMS of each head, blk.N.attn_{q,k}_norm.weight [head_dim]
+  kRow,            // RMS of all heads together, [heads * head_dim]
+  kOptionalLayer,  // layer norm of each head, [head_dim, heads], where the file has it
+};
+
+// What the feed-forward block of a layer reads.
+enum class Residual {
+  kSequential,  // the stream after attention was added
+  kParallel,    // the stream as attention read it
+  kByFfnNorm,   // parallel where the file has no norm of the block's own
+  kByField,     // parallel where use_parallel_residual says so
+};
+
+enum class Positions {
+  kRope,
+  kLearned,  // position_embd.weight is added to the embedding
+};
+
+// Which layers see a window of positions alone, where the file states its size.
+struct WindowPattern {
+  int64_t default_size = 0;  // where the file states none
+  int64_t period = 0;        // of so many layers the last sees everything; 0: no layer has one
+  float freq_base = 0;       // of the rope of windowed layers; 0: that of the others
+  bool scales_rope = true;   // whether windowed layers scale their rope as the others do
+  bool only_window_turns = false;  // layers that see everything have no rope
+};
+
 struct Family {
   std::string_view name;  // as general.architecture gives it
-  RopePairing rope_pairing;
-  Presence qkv_bias;               // blk.N.attn_{q,k,v}.bias
-  Presence attention_output_bias;  // blk.N.attn_output.bias
-  Presence qk_norm;                // blk.N.attn_{q,k}_norm.weight: RMS norm of each head
-  Presence ffn_bias;               // blk.N.ffn_{gate,up,down}.bias
-  Presence output_bias;            // output.bias
+  RopePairing rope_pairing = RopePairing::kHalves;
+  Positions positions = Positions::kRope;
+  Presence qkv_bias = Presence::kAbsent;               // blk.N.attn_{q,k,v}.bias
+  Presence attention_output_bias = Presence::kAbsent;  // blk.N.attn_output.bias
+  Presence ffn_bias = Presence::kAbsent;               // blk.N.ffn_{gate,up,down}.bias
+  Presence output_bias = Presence::kAbsent;            // output.bias
+
+  NormKind norm = NormKind::kRms;
+  bool norms_before = true;  // what a block reads: attn_norm, and
+  std::string_view ffn_norm = "ffn_norm";
+  bool norms_after = false;                // what a block adds: post_attention_norm, post_ffw_norm
+  bool has_second_attention_norm = false;  // attn_norm_2, of attention where there is one
+  QkNorm qk_norm = QkNorm::kNone;
+  bool norms_turned_heads = false;  // queries and keys are normed after they turn
+  Residual residual = Residual::kSequential;
+
+  Nonlinearity nonlinearity = Nonlinearity::kSilu;
+  bool is_gated = true;        // the hidden layer is f(gate) * up, not f(up)
+  bool joins_gate_up = false;  // ffn_up holds the rows of gate and then those of up
+
+  bool scales_embedding_by_width = false;  // by sqrt(d_model)
+  bool divides_logits = false;             // by the file's logit_scale, which multiplies elsewhere
+  float attention_soft_cap = 0;            // where the file states none; 0: none
+  float final_soft_cap = 0;                // likewise
+  WindowPattern windows = {};
+  // Where the model has so many layers, scores are scaled by 1 / sqrt(d_model / n_heads).
+  int64_t layers_of_width_scale = 0;
+  int64_t no_rope_period = 0;  // of so many layers the last has no rope; 0: all have
 };
 
 std::span<const Family> AllFamilies();

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <mutex>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -42,12 +43,16 @@ class Stopwatch {
   const Clock::time_point start_ = Clock::now();
 };
 
+void Scale(std::span<float> x, float factor) {
+  for (float& number : x) number *= factor;
+}
+
 // The tiles of the largest group of products that is multiplied at once.
 size_t MostTilesAtOnce(const ModelWeights& weights, const TileMap& map) {
   const auto tiles = [&](std::initializer_list<const LinearWeights*> group) {
     size_t count = 0;
     for (const LinearWeights* w : group) {
-      count += static_cast<size_t>(map.tiles_of(w->matrix).count);
+      if (w->rows != 0) count += static_cast<size_t>(map.tiles_of(w->matrix).count);
     }
     return count;
   };
@@ -65,7 +70,16 @@ Result<std::unique_ptr<Model>> Model::Create(ModelDescription description, Weigh
                                              const KernelTable& kernels, ThreadPool& pool,
                                              const ModelOptions& options) {
   THAW_CHECK(options.max_batch >= 1 && options.max_context >= 1);
-  THAW_ASSIGN(RopeAngles angles, RopeAngles::Create(description.config.rope));
+  ModelConfig& config = description.config;
+  std::vector<RopeAngles> angles;
+  for (RopeConfig& rope : config.ropes) {
+    const bool is_long = options.max_context > rope.scaling.original_context;
+    if (is_long && !config.long_frequency_factors.empty()) {
+      rope.frequency_factors = config.long_frequency_factors;
+    }
+    THAW_ASSIGN(RopeAngles of_rope, RopeAngles::Create(rope));
+    angles.push_back(std::move(of_rope));
+  }
   std::unique_ptr<Model> model(
       new Model(std::move(description), std::move(angles), weights, kernels, pool, options));
   THAW_ASSIGN(model->work_,
@@ -78,7 +92,7 @@ Result<std::unique_ptr<Model>> Model::Create(ModelDescription description, Weigh
   return model;
 }
 
-Model::Model(ModelDescription description, RopeAngles angles, WeightCache& weights,
+Model::Model(ModelDescription description, std::vector<RopeAngles> angles, WeightCache& weights,
              const KernelTable& kernels, ThreadPool& pool, const ModelOptions& options)
     : config_(std::move(description.config)),
       weights_(std::move(description.weights)),
@@ -114,7 +128,9 @@ Result<void> Model::Forward(std::span<const BatchToken> batch, std::span<float> 
   THAW_TRY(Embed(batch));
   PlanRuns(batch);
   ForEachToken(n_tokens, [&](int64_t i) {
-    angles_.Fill(batch[static_cast<size_t>(i)].position, work_.cos_sin + i * config_.rope.rope_dim);
+    for (size_t rope = 0; rope < angles_.size(); ++rope) {
+      angles_[rope].Fill(batch[static_cast<size_t>(i)].position, CosSin(static_cast<int>(rope), i));
+    }
   });
   for (int64_t layer = 0; layer < config_.n_layers; ++layer) {
     if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
@@ -133,9 +149,68 @@ Result<void> Model::Embed(std::span<const BatchToken> batch) {
   for (size_t i = 0; i < batch.size(); ++i) {
     THAW_TRY(cache_.ReadRow(weights_.embedding, batch[i].token, row));
     const auto d = static_cast<size_t>(config_.d_model);
-    THAW_TRY(Dequantize(embedding.type, row, std::span(work_.x + i * d, d)));
+    const std::span x(work_.x + i * d, d);
+    THAW_TRY(Dequantize(embedding.type, row, x));
+    if (config_.embedding_scale != 1) Scale(x, config_.embedding_scale);
+    if (weights_.position_embedding >= 0) THAW_TRY(AddPosition(batch[i].position, x));
   }
   return {};
+}
+
+Result<void> Model::AddPosition(int64_t position, std::span<float> x) {
+  const WeightMatrix& positions = cache_.map().matrix(weights_.position_embedding);
+  if (position >= positions.rows) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "position {}: the model has learned positions below {}", position, positions.rows);
+  }
+  std::vector<std::byte> row(static_cast<size_t>(positions.row_bytes()));
+  std::vector<float> learned(x.size());
+  THAW_TRY(cache_.ReadRow(weights_.position_embedding, position, row));
+  THAW_TRY(Dequantize(positions.type, row, learned));
+  kernels_.add(x.data(), learned.data(), std::ssize(x), x.data());
+  return {};
+}
+
+float* Model::CosSin(int rope, int64_t i) {
+  return work_.cos_sin + (rope * options_.max_batch + i) * config_.rope_dim();
+}
+
+void Model::Norm(const NormWeights& norm, const float* x, float* out) const {
+  const ModelConfig& c = config_;
+  if (c.family->norm == NormKind::kRms) {
+    return kernels_.rms_norm(x, norm.weight.data(), c.d_model, c.norm_epsilon, out);
+  }
+  const auto or_none = [](const std::vector<float>& values) {
+    return values.empty() ? nullptr : values.data();
+  };
+  kernels_.layer_norm(x, or_none(norm.weight), or_none(norm.bias), c.d_model, c.norm_epsilon, out);
+}
+
+void Model::ReadStream(const std::optional<NormWeights>& norm, int64_t i) {
+  const float* x = work_.x + i * config_.d_model;
+  float* read = work_.normed + i * config_.d_model;
+  if (norm) {
+    Norm(*norm, x, read);
+  } else {
+    std::copy_n(x, config_.d_model, read);
+  }
+}
+
+void Model::AddToStream(const LinearWeights& weights, const std::optional<NormWeights>& norm,
+                        int64_t i) {
+  const int64_t d = config_.d_model;
+  float* x = work_.x + i * d;
+  float* added = work_.projected + i * d;
+  if (norm || config_.residual_scale != 1) {
+    if (!weights.bias.empty()) kernels_.add(added, weights.bias.data(), d, added);
+    if (norm) Norm(*norm, added, added);
+    if (config_.residual_scale != 1) {
+      Scale(std::span(added, static_cast<size_t>(d)), config_.residual_scale);
+    }
+    return kernels_.add(x, added, d, x);
+  }
+  kernels_.add(x, added, d, x);
+  if (!weights.bias.empty()) kernels_.add(x, weights.bias.data(), d, x);
 }
 
 Result<void> Model::RunLayer(int64_t index, std::span<const BatchToken> batch) {
@@ -150,8 +225,7 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
   const auto n_tokens = static_cast<int64_t>(batch.size());
   const Activations normed = ViewActivations(work_.normed, n_tokens, c.d_model, work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) {
-    kernels_.rms_norm(work_.x + i * c.d_model, layer.attention_norm.data(), c.d_model,
-                      c.norm_epsilon, work_.normed + i * c.d_model);
+    ReadStream(layer.attention_norm, i);
     kernels_.quantize_activations(normed, i, i + 1);
   });
   const Product qkv[] = {{&layer.q, work_.q}, {&layer.k, work_.k}, {&layer.v, work_.v}};
@@ -178,28 +252,55 @@ void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchTo
   const auto add_bias = [&](const LinearWeights& weights, float* y) {
     if (!weights.bias.empty()) kernels_.add(y, weights.bias.data(), weights.rows, y);
   };
-  const auto norm_heads = [&](const std::vector<float>& norm, int64_t n_heads, float* heads) {
-    if (norm.empty()) return;
-    for (int64_t h = 0; h < n_heads; ++h) {
-      float* head = heads + h * c.head_dim;
-      kernels_.rms_norm(head, norm.data(), c.head_dim, c.norm_epsilon, head);
-    }
-  };
   float* q = work_.q + i * layer.q.rows;
   float* k = work_.k + i * layer.k.rows;
   float* v = work_.v + i * layer.v.rows;
   add_bias(layer.q, q);
   add_bias(layer.k, k);
   add_bias(layer.v, v);
-  norm_heads(layer.q_norm, c.n_heads, q);
-  norm_heads(layer.k_norm, c.n_kv_heads, k);
-  const float* cos_sin = work_.cos_sin + i * c.rope.rope_dim;
-  const RopePairing pairing = c.family->rope_pairing;
-  kernels_.rope(q, c.n_heads, c.head_dim, cos_sin, c.rope.rope_dim, pairing);
-  kernels_.rope(k, c.n_kv_heads, c.head_dim, cos_sin, c.rope.rope_dim, pairing);
+  if (c.qkv_clamp != 0) {
+    for (const auto& [weights, heads] : {std::pair(&layer.q, q), {&layer.k, k}, {&layer.v, v}}) {
+      for (int64_t n = 0; n < weights->rows; ++n) {
+        heads[n] = std::clamp(heads[n], -c.qkv_clamp, c.qkv_clamp);
+      }
+    }
+  }
+  const bool norms_last = c.family->norms_turned_heads;
+  const int rope = c.layers[static_cast<size_t>(index)].rope;
+  for (const auto& [norm, n_heads, heads] :
+       {std::tuple(&layer.q_norm, c.n_heads, q), {&layer.k_norm, c.n_kv_heads, k}}) {
+    if (!norms_last) NormHeads(*norm, n_heads, heads);
+    if (rope != kNoRope) {
+      kernels_.rope(heads, n_heads, c.head_dim, CosSin(rope, i), c.rope_dim(),
+                    c.family->rope_pairing);
+    }
+    if (norms_last) NormHeads(*norm, n_heads, heads);
+  }
+  if (c.temperature_scale != 0) {
+    const auto intervals = static_cast<float>(token.position / c.temperature_interval);
+    Scale(std::span(q, static_cast<size_t>(layer.q.rows)),
+          1 + c.temperature_scale * std::log(1 + intervals));
+  }
 
   for (int64_t h = 0; h < c.n_kv_heads; ++h) {
     token.kv->Store(kernels_, index, h, token.position, k + h * c.head_dim, v + h * c.v_head_dim);
+  }
+}
+
+void Model::NormHeads(const std::vector<float>& norm, int64_t n_heads, float* heads) const {
+  const ModelConfig& c = config_;
+  const int64_t size = c.head_dim;
+  if (norm.empty()) return;
+  if (c.family->qk_norm == QkNorm::kRow) {
+    return kernels_.rms_norm(heads, norm.data(), n_heads * size, c.norm_epsilon, heads);
+  }
+  for (int64_t h = 0; h < n_heads; ++h) {
+    float* head = heads + h * size;
+    if (c.family->qk_norm == QkNorm::kHead) {
+      kernels_.rms_norm(head, norm.data(), size, c.norm_epsilon, head);
+    } else {
+      kernels_.layer_norm(head, norm.data() + h * size, nullptr, size, c.norm_epsilon, head);
+    }
   }
 }
 
@@ -233,7 +334,9 @@ AttentionArguments Model::ArgumentsOf(int64_t index, std::span<const BatchToken>
           .kv_type = token.kv->type(),
           .k = token.kv->Keys(index, kv_head),
           .v = token.kv->Values(index, kv_head),
-          .scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim)),
+          .scale = c.attention_scale,
+          .soft_cap = c.attention_soft_cap,
+          .window = c.layers[static_cast<size_t>(index)].window,
           .out = work_.attended + head * c.v_head_dim,
           .out_stride = c.n_heads * c.v_head_dim};
 }
@@ -268,7 +371,8 @@ void Model::AttendBySpans(int64_t index, std::span<const BatchToken> batch) {
   pool_.ParallelFor(n_items * most_spans, 1, [&](int64_t part, int64_t, int worker) {
     const AttentionArguments a = arguments(part / most_spans);
     const int64_t span = part % most_spans;
-    if (span > AttentionSpanOf(a.first_position)) return;
+    const int64_t first_span = AttentionSpanOf(FirstVisible(a.window, a.first_position));
+    if (span < first_span || span > AttentionSpanOf(a.first_position)) return;
     float* states = work_.attention_states + part / most_spans * work_.attention_states_stride;
     kernels_.attend_span(
         a, span, states + span * a.group * AttentionStateFloats(a.v_head_dim),
@@ -281,19 +385,15 @@ void Model::AttendBySpans(int64_t index, std::span<const BatchToken> batch) {
 
 Result<void> Model::RunFeedForward(const LayerWeights& layer, int64_t n_tokens) {
   const ModelConfig& c = config_;
-  const auto add_projection = [&](const LinearWeights& weights, int64_t i) {
-    float* x = work_.x + i * c.d_model;
-    kernels_.add(x, work_.projected + i * c.d_model, c.d_model, x);
-    if (!weights.bias.empty()) kernels_.add(x, weights.bias.data(), c.d_model, x);
-  };
   const Activations normed = ViewActivations(work_.normed, n_tokens, c.d_model, work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) {
-    add_projection(layer.attention_output, i);
-    kernels_.rms_norm(work_.x + i * c.d_model, layer.ffn_norm.data(), c.d_model, c.norm_epsilon,
-                      work_.normed + i * c.d_model);
+    if (c.is_parallel) ReadStream(layer.ffn_norm, i);
+    AddToStream(layer.attention_output, layer.attention_after, i);
+    if (!c.is_parallel) ReadStream(layer.ffn_norm, i);
     kernels_.quantize_activations(normed, i, i + 1);
   });
-  const Product gate_up[] = {{&layer.gate, work_.gate}, {&layer.up, work_.up}};
+  const Product both[] = {{&layer.gate, work_.gate}, {&layer.up, work_.up}};
+  const std::span gate_up(both, c.family->is_gated ? 2 : 1);
   for (std::atomic<int32_t>& rows : rows_done_) rows.store(0, std::memory_order_relaxed);
   THAW_TRY(Multiply(gate_up, normed, [&](int64_t begin, int64_t end) {
     ActivateDone(layer, n_tokens, begin, end);
@@ -302,12 +402,13 @@ Result<void> Model::RunFeedForward(const LayerWeights& layer, int64_t n_tokens) 
   ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(hidden, i, i + 1); });
   const Product down[] = {{&layer.down, work_.projected}};
   THAW_TRY(Multiply(down, hidden));
-  ForEachToken(n_tokens, [&](int64_t i) { add_projection(layer.down, i); });
+  ForEachToken(n_tokens, [&](int64_t i) { AddToStream(layer.down, layer.ffn_after, i); });
   return {};
 }
 
 void Model::ActivateDone(const LayerWeights& layer, int64_t n_tokens, int64_t begin, int64_t end) {
   const int64_t d_ff = config_.d_ff;
+  const int32_t products = config_.family->is_gated ? 2 : 1;
   const auto activate_blocks = [&](int64_t first, int64_t last) {
     if (first == last) return;
     Activate(layer, n_tokens, first * kActivatedRows, std::min(last * kActivatedRows, d_ff));
@@ -319,7 +420,8 @@ void Model::ActivateDone(const LayerWeights& layer, int64_t n_tokens, int64_t be
     const int64_t last = std::min(first + kActivatedRows, d_ff);
     const auto new_rows = static_cast<int32_t>(std::min(last, end) - std::max(first, begin));
     std::atomic<int32_t>& done = rows_done_[static_cast<size_t>(block)];
-    if (done.fetch_add(new_rows, std::memory_order_acq_rel) + new_rows == 2 * (last - first)) {
+    if (done.fetch_add(new_rows, std::memory_order_acq_rel) + new_rows ==
+        products * (last - first)) {
       continue;
     }
     activate_blocks(whole, block);
@@ -334,10 +436,10 @@ void Model::Activate(const LayerWeights& layer, int64_t n_tokens, int64_t begin,
   };
   for (int64_t i = 0; i < n_tokens; ++i) {
     float* gate = work_.gate + i * config_.d_ff + begin;
-    float* up = work_.up + i * config_.d_ff + begin;
+    float* up = config_.family->is_gated ? work_.up + i * config_.d_ff + begin : nullptr;
     add_bias(layer.gate, gate);
-    add_bias(layer.up, up);
-    kernels_.silu_multiply(gate, up, end - begin, gate);
+    if (up != nullptr) add_bias(layer.up, up);
+    kernels_.activate(config_.family->nonlinearity, gate, up, end - begin, gate);
   }
 }
 
@@ -353,19 +455,32 @@ Result<void> Model::ComputeLogits(std::span<const BatchToken> batch, std::span<f
   if (n == 0) return {};
   const Activations normed = ViewActivations(work_.normed, n, c.d_model, work_.quantized);
   ForEachToken(n, [&](int64_t i) {
-    kernels_.rms_norm(work_.x + wanting[static_cast<size_t>(i)] * c.d_model,
-                      weights_.output_norm.data(), c.d_model, c.norm_epsilon,
-                      work_.normed + i * c.d_model);
+    Norm(weights_.output_norm, work_.x + wanting[static_cast<size_t>(i)] * c.d_model,
+         work_.normed + i * c.d_model);
     kernels_.quantize_activations(normed, i, i + 1);
   });
   const Product product[] = {{&output, logits.data()}};
   THAW_TRY(Multiply(product, normed));
-  if (output.bias.empty()) return {};
-  ForEachToken(n, [&](int64_t i) {
-    float* row = logits.data() + i * c.n_vocab;
-    kernels_.add(row, output.bias.data(), c.n_vocab, row);
-  });
+  FinishLogits(logits);
   return {};
+}
+
+void Model::FinishLogits(std::span<float> logits) {
+  const ModelConfig& c = config_;
+  const std::vector<float>& bias = weights_.output.bias;
+  if (bias.empty() && c.logit_scale == 1 && c.final_soft_cap == 0) return;
+  // Runs that do not reach over the end of a row of logits.
+  constexpr int64_t kRun = 4096;
+  const int64_t runs = (c.n_vocab + kRun - 1) / kRun;
+  const int64_t n = std::ssize(logits) / c.n_vocab;
+  ForEachToken(n * runs, [&](int64_t item) {
+    const int64_t begin = item % runs * kRun;
+    const int64_t size = std::min(kRun, c.n_vocab - begin);
+    float* of_run = logits.data() + item / runs * c.n_vocab + begin;
+    if (!bias.empty()) kernels_.add(of_run, bias.data() + begin, size, of_run);
+    if (c.logit_scale != 1) Scale(std::span(of_run, static_cast<size_t>(size)), c.logit_scale);
+    if (c.final_soft_cap != 0) kernels_.soft_cap(of_run, size, c.final_soft_cap);
+  });
 }
 
 void Model::PlanWork(std::span<const Product> products, int64_t n_tokens) {

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -85,12 +86,22 @@ class Model {
     int64_t row_end;
   };
 
-  Model(ModelDescription description, RopeAngles angles, WeightCache& weights,
+  Model(ModelDescription description, std::vector<RopeAngles> angles, WeightCache& weights,
         const KernelTable& kernels, ThreadPool& pool, const ModelOptions& options);
   // Calls body(token) for every token of the batch, spread over the threads.
   void ForEachToken(int64_t n_tokens, FunctionRef<void(int64_t token)> body);
 
   Result<void> Embed(std::span<const BatchToken> batch);
+  // Adds the learned embedding of a position.
+  Result<void> AddPosition(int64_t position, std::span<float> x);
+  // Cosines and sines of a token of the batch.
+  float* CosSin(int rope, int64_t i);
+  // [d_model] -> [d_model], which may be the same.
+  void Norm(const NormWeights& norm, const float* x, float* out) const;
+  // What a block reads: the stream of a token, normed where there is a norm, to work_.normed.
+  void ReadStream(const std::optional<NormWeights>& norm, int64_t i);
+  // Adds what a block has projected to the stream of a token: with its bias, normed and scaled.
+  void AddToStream(const LinearWeights& weights, const std::optional<NormWeights>& norm, int64_t i);
   Result<void> RunLayer(int64_t index, std::span<const BatchToken> batch);
   Result<void> RunAttention(int64_t index, std::span<const BatchToken> batch);
   Result<void> RunFeedForward(const LayerWeights& layer, int64_t n_tokens);
@@ -100,6 +111,8 @@ class Model {
   void Activate(const LayerWeights& layer, int64_t n_tokens, int64_t begin, int64_t end);
   // Bias, q/k norm and rope of one token; its key and value go to its KV cache.
   void PrepareHeads(const LayerWeights& layer, int64_t index, const BatchToken& token, int64_t i);
+  // The norm of the queries or the keys of a token.
+  void NormHeads(const std::vector<float>& norm, int64_t n_heads, float* heads) const;
 
   // Tokens [first, first + count) of the batch, one after the other in one sequence.
   struct TokenRun {
@@ -114,6 +127,8 @@ class Model {
   AttentionArguments ArgumentsOf(int64_t index, std::span<const BatchToken> batch,
                                  const TokenRun& run, int64_t kv_head);
   Result<void> ComputeLogits(std::span<const BatchToken> batch, std::span<float> logits);
+  // Bias, scale and soft cap of whole rows of logits.
+  void FinishLogits(std::span<float> logits);
 
   // The products of the activations [n_tokens, k], whose quantized copy is ready, without biases.
   Result<void> Multiply(std::span<const Product> products, const Activations& activations);
@@ -127,7 +142,7 @@ class Model {
 
   const ModelConfig config_;
   const ModelWeights weights_;
-  const RopeAngles angles_;
+  const std::vector<RopeAngles> angles_;  // of config_.ropes
   WeightCache& cache_;
   const KernelTable& kernels_;
   ThreadPool& pool_;

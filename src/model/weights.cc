@@ -1,6 +1,7 @@
 #include "model/weights.h"
 
 #include <array>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,18 +21,41 @@ class TensorFinder {
  public:
   TensorFinder(const GgufFile& file, ModelDescription& model) : file_(file), model_(model) {}
 
+  bool Has(const std::string& name) const { return file_.FindTensor(name) != nullptr; }
+
   // A float vector of `size` elements. Empty where it is absent and need not be there.
   Result<std::vector<float>> Vector(const std::string& name, int64_t size, Presence presence) {
-    THAW_ASSIGN(const TensorInfo* tensor, Find(name, {size, 1, 1, 1}, presence));
+    return Floats(name, {size, 1, 1, 1}, presence);
+  }
+
+  // The same of a tensor of any shape.
+  Result<std::vector<float>> Floats(const std::string& name, const Dimensions& shape,
+                                    Presence presence) {
+    THAW_ASSIGN(const TensorInfo* tensor, Find(name, shape, presence));
     if (tensor == nullptr) return std::vector<float>();
     std::vector<std::byte> bytes(tensor->bytes);
     THAW_TRY(file_.ReadTensor(*tensor, 0, bytes));
+    int64_t size = 1;
+    for (const int64_t extent : shape) size *= extent;
     std::vector<float> values(static_cast<size_t>(size));
     if (auto done = Dequantize(tensor->type, bytes, values); !done) {
       return Fail(std::move(done).error().In(Where(name)));
     }
     model_.vector_bytes += values.size() * sizeof(float);
     return values;
+  }
+
+  // `stem`.weight and `stem`.bias, as the family's kind of norm has them.
+  Result<NormWeights> Norm(const std::string& stem) {
+    const int64_t d = model_.config.d_model;
+    const NormKind kind = model_.config.family->norm;
+    NormWeights norm;
+    if (kind == NormKind::kUnweightedLayer) return norm;
+    THAW_ASSIGN(norm.weight, Vector(stem + ".weight", d, Presence::kRequired));
+    if (kind == NormKind::kBiasedLayer) {
+      THAW_ASSIGN(norm.bias, Vector(stem + ".bias", d, Presence::kRequired));
+    }
+    return norm;
   }
 
   // The matrices found from now on are part of this.
@@ -43,21 +67,8 @@ class TensorFinder {
   // A matrix of `rows` x `cols`; its index in the weight cache.
   Result<int32_t> Matrix(const std::string& name, int64_t rows, int64_t cols,
                          bool row_lookup_only = false) {
-    THAW_ASSIGN(const TensorInfo* tensor, Find(name, {cols, rows, 1, 1}, Presence::kRequired));
-    if (!CanMultiply(tensor->type)) {
-      return Fail(ErrorCode::kUnsupported, "{}: weights of type {} cannot be multiplied",
-                  Where(name), Info(tensor->type).name);
-    }
-    model_.matrices.push_back({.name = name,
-                               .type = tensor->type,
-                               .rows = rows,
-                               .cols = cols,
-                               .file = file_.file(tensor->file_index),
-                               .offset = tensor->offset,
-                               .layer = layer_,
-                               .group = group_,
-                               .row_lookup_only = row_lookup_only});
-    return static_cast<int32_t>(model_.matrices.size() - 1);
+    THAW_ASSIGN(const TensorInfo* tensor, FindMatrix(name, rows, cols));
+    return Add(*tensor, 0, rows, row_lookup_only);
   }
 
   // `stem`.weight of `rows` x `cols` with, perhaps, `stem`.bias.
@@ -66,6 +77,31 @@ class TensorFinder {
     THAW_ASSIGN(linear.matrix, Matrix(stem + ".weight", rows, cols));
     THAW_ASSIGN(linear.bias, Vector(stem + ".bias", rows, bias));
     return linear;
+  }
+
+  struct Part {
+    LinearWeights* weights;
+    int64_t rows;
+  };
+
+  // `stem`.weight, whose rows are those of the parts one after the other, and its bias likewise.
+  Result<void> Joined(const std::string& stem, int64_t cols, Presence bias,
+                      std::initializer_list<Part> parts) {
+    int64_t rows = 0;
+    for (const Part& part : parts) rows += part.rows;
+    THAW_ASSIGN(const TensorInfo* tensor, FindMatrix(stem + ".weight", rows, cols));
+    THAW_ASSIGN(const std::vector<float> biases, Vector(stem + ".bias", rows, bias));
+    int64_t first = 0;
+    for (const Part& part : parts) {
+      *part.weights = {.matrix = Add(*tensor, first, part.rows, /*row_lookup_only=*/false),
+                       .rows = part.rows,
+                       .cols = cols};
+      if (!biases.empty()) {
+        part.weights->bias.assign(biases.begin() + first, biases.begin() + first + part.rows);
+      }
+      first += part.rows;
+    }
+    return {};
   }
 
   // An error for the first tensor that nobody asked for.
@@ -81,6 +117,31 @@ class TensorFinder {
   }
 
  private:
+  Result<const TensorInfo*> FindMatrix(const std::string& name, int64_t rows, int64_t cols) {
+    THAW_ASSIGN(const TensorInfo* tensor, Find(name, {cols, rows, 1, 1}, Presence::kRequired));
+    if (!CanMultiply(tensor->type)) {
+      return Fail(ErrorCode::kUnsupported, "{}: weights of type {} cannot be multiplied",
+                  Where(name), Info(tensor->type).name);
+    }
+    return tensor;
+  }
+
+  // Rows [first, first + rows) of a tensor as a matrix of the weight cache.
+  int32_t Add(const TensorInfo& tensor, int64_t first, int64_t rows, bool row_lookup_only) {
+    const int64_t cols = tensor.dims[0];
+    const auto skipped = static_cast<uint64_t>(first * RowBytes(tensor.type, cols));
+    model_.matrices.push_back({.name = tensor.name,
+                               .type = tensor.type,
+                               .rows = rows,
+                               .cols = cols,
+                               .file = file_.file(tensor.file_index),
+                               .offset = tensor.offset + skipped,
+                               .layer = layer_,
+                               .group = group_,
+                               .row_lookup_only = row_lookup_only});
+    return static_cast<int32_t>(model_.matrices.size() - 1);
+  }
+
   Result<const TensorInfo*> Find(const std::string& name, const Dimensions& expected,
                                  Presence presence) {
     if (presence == Presence::kAbsent) return nullptr;
@@ -109,32 +170,118 @@ class TensorFinder {
   std::unordered_set<std::string_view> used_;
 };
 
-Result<LayerWeights> DescribeLayer(TensorFinder& find, const ModelConfig& config, int64_t index) {
-  const Family& family = *config.family;
-  const auto name = [&](std::string_view part) { return fmt::format("blk.{}.{}", index, part); };
-  const int64_t q_size = config.n_heads * config.head_dim;
-  const int64_t k_size = config.n_kv_heads * config.head_dim;
-  const int64_t v_size = config.n_kv_heads * config.v_head_dim;
-  const int64_t attention_size = config.n_heads * config.v_head_dim;
-  const int64_t d = config.d_model;
-  LayerWeights layer;
-  find.EnterGroup(index, WeightGroup::kAttention);
-  THAW_ASSIGN(layer.attention_norm, find.Vector(name("attn_norm.weight"), d, Presence::kRequired));
-  THAW_ASSIGN(layer.q, find.Linear(name("attn_q"), q_size, d, family.qkv_bias));
-  THAW_ASSIGN(layer.k, find.Linear(name("attn_k"), k_size, d, family.qkv_bias));
-  THAW_ASSIGN(layer.v, find.Linear(name("attn_v"), v_size, d, family.qkv_bias));
-  THAW_ASSIGN(layer.q_norm,
-              find.Vector(name("attn_q_norm.weight"), config.head_dim, family.qk_norm));
-  THAW_ASSIGN(layer.k_norm,
-              find.Vector(name("attn_k_norm.weight"), config.head_dim, family.qk_norm));
-  THAW_ASSIGN(layer.attention_output,
-              find.Linear(name("attn_output"), d, attention_size, family.attention_output_bias));
-  find.EnterGroup(index, WeightGroup::kFeedForward);
-  THAW_ASSIGN(layer.ffn_norm, find.Vector(name("ffn_norm.weight"), d, Presence::kRequired));
-  THAW_ASSIGN(layer.gate, find.Linear(name("ffn_gate"), config.d_ff, d, family.ffn_bias));
-  THAW_ASSIGN(layer.up, find.Linear(name("ffn_up"), config.d_ff, d, family.ffn_bias));
-  THAW_ASSIGN(layer.down, find.Linear(name("ffn_down"), d, config.d_ff, family.ffn_bias));
-  return layer;
+// Finds the tensors of one layer, "blk.N.".
+class LayerDescriber {
+ public:
+  LayerDescriber(TensorFinder& find, const ModelConfig& config, int64_t index)
+      : find_(find), config_(config), family_(*config.family), index_(index) {}
+
+  Result<LayerWeights> Describe() {
+    LayerWeights layer;
+    find_.EnterGroup(index_, WeightGroup::kAttention);
+    if (family_.norms_before) {
+      const bool has_second =
+          family_.has_second_attention_norm && find_.Has(Name("attn_norm_2.weight"));
+      THAW_ASSIGN(layer.attention_norm, Norm(has_second ? "attn_norm_2" : "attn_norm"));
+    }
+    THAW_TRY(DescribeHeads(layer));
+    const int64_t attention_size = config_.n_heads * config_.v_head_dim;
+    THAW_ASSIGN(layer.attention_output,
+                find_.Linear(Name("attn_output"), config_.d_model, attention_size,
+                             family_.attention_output_bias));
+    if (family_.norms_after) {
+      THAW_ASSIGN(layer.attention_after, Norm("post_attention_norm"));
+    }
+    find_.EnterGroup(index_, WeightGroup::kFeedForward);
+    THAW_TRY(DescribeFeedForward(layer));
+    return layer;
+  }
+
+ private:
+  std::string Name(std::string_view part) const { return fmt::format("blk.{}.{}", index_, part); }
+
+  Result<NormWeights> Norm(std::string_view stem) { return find_.Norm(Name(stem)); }
+
+  // Queries, keys and values: of three tensors, or of one that holds the rows of all.
+  Result<void> DescribeHeads(LayerWeights& layer) {
+    const int64_t d = config_.d_model;
+    const int64_t q_size = config_.n_heads * config_.head_dim;
+    const int64_t k_size = config_.n_kv_heads * config_.head_dim;
+    const int64_t v_size = config_.n_kv_heads * config_.v_head_dim;
+    const Presence bias = family_.qkv_bias;
+    if (find_.Has(Name("attn_qkv.weight"))) {
+      THAW_TRY(find_.Joined(Name("attn_qkv"), d, bias,
+                            {{&layer.q, q_size}, {&layer.k, k_size}, {&layer.v, v_size}}));
+    } else {
+      THAW_ASSIGN(layer.q, find_.Linear(Name("attn_q"), q_size, d, bias));
+      THAW_ASSIGN(layer.k, find_.Linear(Name("attn_k"), k_size, d, bias));
+      THAW_ASSIGN(layer.v, find_.Linear(Name("attn_v"), v_size, d, bias));
+    }
+    THAW_ASSIGN(layer.q_norm, HeadNorm("attn_q_norm.weight", config_.n_heads));
+    THAW_ASSIGN(layer.k_norm, HeadNorm("attn_k_norm.weight", config_.n_kv_heads));
+    return {};
+  }
+
+  Result<std::vector<float>> HeadNorm(std::string_view part, int64_t n_heads) {
+    switch (family_.qk_norm) {
+      case QkNorm::kNone:
+        return std::vector<float>();
+      case QkNorm::kHead:
+        return find_.Vector(Name(part), config_.head_dim, Presence::kRequired);
+      case QkNorm::kRow:
+        return find_.Vector(Name(part), n_heads * config_.head_dim, Presence::kRequired);
+      case QkNorm::kOptionalLayer:
+        break;
+    }
+    return find_.Floats(Name(part), {config_.head_dim, n_heads, 1, 1}, Presence::kOptional);
+  }
+
+  Result<void> DescribeFeedForward(LayerWeights& layer) {
+    const int64_t d = config_.d_model;
+    const int64_t d_ff = config_.d_ff;
+    const Presence bias = family_.ffn_bias;
+    if (family_.norms_before) {
+      // Where the blocks are parallel and have one norm, it is that of attention.
+      const std::string_view own = family_.ffn_norm;
+      const bool has_own = !config_.is_parallel || find_.Has(Name(fmt::format("{}.weight", own)));
+      THAW_ASSIGN(layer.ffn_norm, Norm(has_own ? own : "attn_norm"));
+    }
+    if (!family_.is_gated) {
+      THAW_ASSIGN(layer.gate, find_.Linear(Name("ffn_up"), d_ff, d, bias));
+    } else if (family_.joins_gate_up) {
+      THAW_TRY(find_.Joined(Name("ffn_up"), d, bias, {{&layer.gate, d_ff}, {&layer.up, d_ff}}));
+    } else {
+      THAW_ASSIGN(layer.gate, find_.Linear(Name("ffn_gate"), d_ff, d, bias));
+      THAW_ASSIGN(layer.up, find_.Linear(Name("ffn_up"), d_ff, d, bias));
+    }
+    THAW_ASSIGN(layer.down, find_.Linear(Name("ffn_down"), d, d_ff, bias));
+    if (family_.norms_after) {
+      THAW_ASSIGN(layer.ffn_after, Norm("post_ffw_norm"));
+    }
+    return {};
+  }
+
+  TensorFinder& find_;
+  const ModelConfig& config_;
+  const Family& family_;
+  const int64_t index_;
+};
+
+// Frequency factors of the ropes: one table, or one for sessions within the original context and
+// one for longer ones.
+Result<void> DescribeFrequencyFactors(TensorFinder& find, ModelConfig& config) {
+  if (config.ropes.empty()) return {};
+  const int64_t pairs = config.rope_dim() / 2;
+  std::vector<float>& factors = config.ropes.front().frequency_factors;
+  if (find.Has(kLongFactors)) {
+    THAW_ASSIGN(factors, find.Vector(kShortFactors, pairs, Presence::kRequired));
+    THAW_ASSIGN(config.long_frequency_factors,
+                find.Vector(kLongFactors, pairs, Presence::kRequired));
+  } else {
+    THAW_ASSIGN(factors, find.Vector("rope_freqs.weight", pairs, Presence::kOptional));
+  }
+  for (RopeConfig& rope : config.ropes) rope.frequency_factors = factors;
+  return {};
 }
 
 }  // namespace
@@ -146,15 +293,18 @@ Result<ModelDescription> DescribeModel(const GgufFile& file) {
   TensorFinder find(file, model);
 
   const bool tied = file.FindTensor("output.weight") == nullptr;
-  THAW_ASSIGN(config.rope.frequency_factors,
-              find.Vector("rope_freqs.weight", config.rope.rope_dim / 2, Presence::kOptional));
+  THAW_TRY(DescribeFrequencyFactors(find, config));
   for (int64_t i = 0; i < config.n_layers; ++i) {
-    THAW_ASSIGN(LayerWeights layer, DescribeLayer(find, config, i));
+    THAW_ASSIGN(LayerWeights layer, LayerDescriber(find, config, i).Describe());
     model.weights.layers.push_back(std::move(layer));
   }
-  THAW_ASSIGN(model.weights.output_norm,
-              find.Vector("output_norm.weight", config.d_model, Presence::kRequired));
+  THAW_ASSIGN(model.weights.output_norm, find.Norm("output_norm"));
   find.EnterGroup(config.n_layers, WeightGroup::kOutput);
+  if (config.family->positions == Positions::kLearned) {
+    THAW_ASSIGN(model.weights.position_embedding,
+                find.Matrix("position_embd.weight", config.context_length, config.d_model,
+                            /*row_lookup_only=*/true));
+  }
   THAW_ASSIGN(model.weights.embedding, find.Matrix("token_embd.weight", config.n_vocab,
                                                    config.d_model, /*row_lookup_only=*/!tied));
   LinearWeights& output = model.weights.output;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
@@ -22,19 +23,30 @@ struct LinearWeights {
   std::vector<float> bias = {};  // [rows], or empty
 };
 
+// Of the family's kind; both are [d_model], or empty where the kind or the file has none.
+struct NormWeights {
+  std::vector<float> weight;
+  std::vector<float> bias;
+};
+
 struct LayerWeights {
-  std::vector<float> attention_norm;  // [d_model]
+  std::optional<NormWeights> attention_norm;  // none: blocks read the stream as it is
   LinearWeights q, k, v, attention_output;
-  std::vector<float> q_norm, k_norm;  // [head_dim], or empty
-  std::vector<float> ffn_norm;        // [d_model]
-  LinearWeights gate, up, down;
+  std::vector<float> q_norm, k_norm;           // as the family's QkNorm has them, or empty
+  std::optional<NormWeights> attention_after;  // of what attention adds
+  std::optional<NormWeights> ffn_norm;
+  LinearWeights gate;  // without gates (Family::is_gated) what the nonlinearity is applied to
+  LinearWeights up;    // no matrix without gates
+  LinearWeights down;
+  std::optional<NormWeights> ffn_after;  // of what the feed-forward block adds
 };
 
 struct ModelWeights {
-  int32_t embedding = -1;  // matrix of the weight cache: [n_vocab, d_model]
+  int32_t embedding = -1;           // matrix of the weight cache: [n_vocab, d_model]
+  int32_t position_embedding = -1;  // [context_length, d_model] where positions are learned
   std::vector<LayerWeights> layers;
-  std::vector<float> output_norm;  // [d_model]
-  LinearWeights output;            // the embedding's own matrix where the file has no other
+  NormWeights output_norm;
+  LinearWeights output;  // the embedding's own matrix where the file has no other
 };
 
 struct ModelDescription {

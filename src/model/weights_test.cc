@@ -46,7 +46,7 @@ TEST(DescribeModel, FindsEveryRole) {
   EXPECT_EQ(layer.k.cols, 32);
   EXPECT_THAT(layer.k.bias, IsEmpty());
   EXPECT_THAT(layer.q_norm, IsEmpty());
-  EXPECT_THAT(layer.ffn_norm, SizeIs(32));
+  EXPECT_THAT(layer.ffn_norm->weight, SizeIs(32));
 }
 
 const WeightMatrix& EmbeddingOf(const ModelDescription& model) {
@@ -73,6 +73,62 @@ TEST(DescribeModel, TakesOptionalBiases) {
   EXPECT_THAT(model->weights.layers[0].v.bias, SizeIs(16));
   EXPECT_THAT(model->weights.layers[1].down.bias, SizeIs(32));
   EXPECT_THAT(model->weights.layers[1].v.bias, IsEmpty());
+}
+
+// Replaces the matrices `parts` of every layer by one, `joined`, of all their rows.
+TinyModel Joined(const std::string& architecture, const std::vector<std::string>& parts,
+                 const std::string& joined, int64_t rows) {
+  TinyModel model = Edited([=](auto& tensors) {
+    for (TinyModel::Tensor& tensor : tensors) {
+      for (const std::string& part : parts) {
+        if (!tensor.name.ends_with(part + ".weight")) continue;
+        const std::string prefix = tensor.name.substr(0, tensor.name.find('.', 4) + 1);
+        tensor = part == parts.front() ? TinyModel::Tensor{prefix + joined + ".weight", {32, rows}}
+                                       : TinyModel::Tensor{"unused", {}};
+        break;
+      }
+    }
+    std::erase_if(tensors, [](const TinyModel::Tensor& tensor) { return tensor.name == "unused"; });
+  });
+  model.architecture = architecture;
+  return model;
+}
+
+TEST(DescribeModel, SplitsTensorsThatHoldTheRowsOfSeveral) {
+  const auto model = Describe(Joined("llama", {"attn_q", "attn_k", "attn_v"}, "attn_qkv", 64));
+  ASSERT_TRUE(model) << model.error().message;
+  const LayerWeights& layer = model->weights.layers[1];
+  const auto matrix = [&](const LinearWeights& weights) -> const WeightMatrix& {
+    return model->matrices[static_cast<size_t>(weights.matrix)];
+  };
+  EXPECT_EQ(matrix(layer.k).name, "blk.1.attn_qkv.weight");
+  EXPECT_EQ(matrix(layer.k).rows, 16);
+  EXPECT_EQ(matrix(layer.k).offset, matrix(layer.q).offset + 32 * 32 * sizeof(float));
+  EXPECT_EQ(matrix(layer.v).offset, matrix(layer.k).offset + 16 * 32 * sizeof(float));
+
+  const auto phi3 = Describe(Joined("phi3", {"ffn_gate", "ffn_up"}, "ffn_up", 128));
+  ASSERT_TRUE(phi3) << phi3.error().message;
+  const LayerWeights& of_phi3 = phi3->weights.layers[0];
+  EXPECT_EQ(of_phi3.gate.rows, 64);
+  EXPECT_EQ(of_phi3.up.rows, 64);
+
+  EXPECT_THAT(ErrorOf(Joined("phi3", {"ffn_gate", "ffn_up"}, "ffn_up", 100)),
+              HasSubstr("its shape is [32, 100], expected [32, 128]"));
+}
+
+TEST(DescribeModel, ParallelBlocksShareANormWhereThereIsOne) {
+  TinyModel model = Edited([](auto& tensors) {
+    std::erase_if(tensors, [](const auto& t) { return t.name.ends_with("ffn_norm.weight"); });
+  });
+  model.architecture = "command-r";
+  model.add_fields = [](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumber<float>("command-r.attention.layer_norm_epsilon", 1e-5F));
+  };
+  const auto description = Describe(model);
+  ASSERT_TRUE(description) << description.error().message;
+  const LayerWeights& layer = description->weights.layers[0];
+  EXPECT_TRUE(description->config.is_parallel);
+  EXPECT_EQ(layer.ffn_norm->weight, layer.attention_norm->weight);
 }
 
 TEST(DescribeModel, NamesAMissingTensor) {
@@ -116,7 +172,7 @@ TEST(DescribeModel, ReadsTheFrequencyFactors) {
     tensors.push_back({"rope_freqs.weight", {4}});
   }));
   ASSERT_TRUE(model) << model.error().message;
-  EXPECT_THAT(model->config.rope.frequency_factors, SizeIs(4));
+  EXPECT_THAT(model->config.ropes.front().frequency_factors, SizeIs(4));
 }
 
 TEST(DescribeModel, CountsTheVectorsItHolds) {

@@ -53,9 +53,9 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
   layout.Add(w.v, batch * c.n_kv_heads * c.v_head_dim);
   layout.Add(w.attended, batch * c.n_heads * c.v_head_dim);
   layout.Add(w.gate, batch * c.d_ff);
-  layout.Add(w.up, batch * c.d_ff);
+  layout.Add(w.up, c.family->is_gated ? batch * c.d_ff : 0);
   layout.Add(w.projected, batch * c.d_model);
-  layout.Add(w.cos_sin, batch * c.rope.rope_dim);
+  layout.Add(w.cos_sin, std::ssize(c.ropes) * batch * c.rope_dim());
   layout.Add(w.attention_scratch, size.threads * static_cast<int64_t>(w.attention_scratch_stride));
   layout.Add(w.attention_states, MostSplitHeads(size.threads) * w.attention_states_stride);
   layout.Add(w.quantized, quantized);

@@ -33,9 +33,9 @@ struct Workspace {
   float* v = nullptr;                      // [batch, n_kv_heads, v_head_dim]
   float* attended = nullptr;               // [batch, n_heads, v_head_dim]
   float* gate = nullptr;                   // [batch, d_ff]
-  float* up = nullptr;                     // [batch, d_ff]
+  float* up = nullptr;                     // [batch, d_ff], of gated families
   float* projected = nullptr;              // [batch, d_model], what a block adds to the stream
-  float* cos_sin = nullptr;                // [batch, rope_dim]
+  float* cos_sin = nullptr;                // [ropes, batch, rope_dim]
   std::byte* attention_scratch = nullptr;  // [threads, attention_scratch_stride]
   float* attention_states = nullptr;       // [MostSplitHeads(threads)] of [spans, group] of states
   std::byte* quantized = nullptr;          // activations of the batch as int8

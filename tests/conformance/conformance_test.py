@@ -18,8 +18,14 @@ SKIPPED = 77
 
 # Every tiny model whose architecture is implemented; all others must be refused, not answered wrongly.
 MODELS = {
-    "llama", "llama-tied", "llama-mha", "llama-headdim", "llama3-ropefreqs", "llama-linear-rope",
-    "llama-yarn", "qwen2", "qwen2-tied", "qwen3", "qwen3-tied",
+    "arcee", "baichuan", "chatglm", "cohere2", "command-r", "command-r-plus", "ernie4_5", "exaone",
+    "exaone4", "exaone4-32b", "falcon-40b", "falcon-7b", "gemma", "gemma2", "gemma3", "glm4",
+    "gpt2", "gptneox", "gptneox-seq", "granite", "hunyuan-dense", "internlm2", "llama",
+    "llama-headdim", "llama-linear-rope", "llama-mha", "llama-tied", "llama-yarn",
+    "llama3-ropefreqs", "minicpm", "mistral3", "nemotron", "olmo", "olmo2", "olmo3", "orion",
+    "phi2", "phi3", "phi3-longrope", "phi3-shortrope", "qwen2", "qwen2-tied", "qwen2vl", "qwen3",
+    "qwen3-tied", "qwen3vl", "seed_oss", "smollm3", "stablelm", "stablelm2-12b", "starcoder",
+    "starcoder2",
 }
 
 # Cases of chat templates that render as Jinja2 does.

@@ -29,6 +29,7 @@ struct Vectors {
   static Type Add(Type a, Type b) { return vaddq_f32(a, b); }
   static Type Sub(Type a, Type b) { return vsubq_f32(a, b); }
   static Type Mul(Type a, Type b) { return vmulq_f32(a, b); }
+  static Type Div(Type a, Type b) { return vdivq_f32(a, b); }
   static Type Fma(Type a, Type b, Type c) { return vfmaq_f32(c, a, b); }
   static Type Max(Type a, Type b) { return vmaxq_f32(a, b); }
   static Type Exp2(Type x) { return neon::Exp2(x); }

@@ -2,6 +2,7 @@
 #include "kernels/arm/int8_block_neon.h"
 #include "kernels/arm/neon.h"
 #include "kernels/arm/vector_neon.h"
+#include "kernels/kernel_table.h"
 #include "kernels/quantize_tokens.h"
 
 namespace thaw::neon {
@@ -56,10 +57,65 @@ struct Blocks {
   }
 };
 
-float32x4_t SiluTimes(float32x4_t gate, float32x4_t up) {
-  const float32x4_t denominator = vaddq_f32(vdupq_n_f32(1.0f), Exp(vnegq_f32(gate)));
-  return vmulq_f32(vdivq_f32(gate, denominator), up);
+// x / (1 + e^-y)
+float32x4_t TimesLogistic(float32x4_t x, float32x4_t y) {
+  return vdivq_f32(x, vaddq_f32(vdupq_n_f32(1.0f), Exp(vnegq_f32(y))));
 }
+
+template <Nonlinearity f>
+float32x4_t Apply(float32x4_t x) {
+  if constexpr (f == Nonlinearity::kSilu) {
+    return TimesLogistic(x, x);
+  } else if constexpr (f == Nonlinearity::kGelu) {
+    const float32x4_t cube = vmulq_f32(vmulq_f32(x, x), x);
+    const float32x4_t u = vfmaq_f32(x, vdupq_n_f32(0.044715f), cube);
+    return TimesLogistic(x, vmulq_n_f32(u, 0x1.988454p+0f));  // 2 sqrt(2 / pi)
+  } else {
+    const float32x4_t positive = vmaxq_f32(vdupq_n_f32(0), x);
+    return vmulq_f32(positive, positive);
+  }
+}
+
+template <Nonlinearity f>
+void ActivateBy(const float* gate, const float* up, int64_t n, float* out) {
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    const float32x4_t x = Apply<f>(vld1q_f32(gate + i));
+    vst1q_f32(out + i, up == nullptr ? x : vmulq_f32(x, vld1q_f32(up + i)));
+  }
+  if (i == n) return;
+  const float32x4_t x = Apply<f>(LoadFirst(gate + i, n - i));
+  StoreFirst(out + i, up == nullptr ? x : vmulq_f32(x, LoadFirst(up + i, n - i)), n - i);
+}
+
+// The sum of (x[i] - center)^2, or of x[i], in eight vectors, so that the latency of fma is hidden,
+// and 32 short chains of rounding.
+template <bool kSquares>
+float SumAround(const float* x, int64_t n, float center) {
+  const float32x4_t centers = vdupq_n_f32(center);
+  float32x4_t sums[8];
+  for (float32x4_t& sum : sums) sum = vdupq_n_f32(0);
+  const auto add = [](float32x4_t v, float32x4_t& sum) {
+    sum = kSquares ? vfmaq_f32(sum, v, v) : vaddq_f32(sum, v);
+  };
+  int64_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) add(vsubq_f32(vld1q_f32(x + i + 4 * j), centers), sums[j]);
+  }
+  for (; i + 4 <= n; i += 4) add(vsubq_f32(vld1q_f32(x + i), centers), sums[0]);
+  if (i < n) {
+    const float32x4_t rest = vsubq_f32(LoadFirst(x + i, n - i), centers);
+    const uint32x4_t bits = vandq_u32(vreinterpretq_u32_f32(rest), FirstLanes(n - i));
+    add(vreinterpretq_f32_u32(bits), sums[0]);
+  }
+  for (int width = 4; width > 0; width /= 2) {
+    for (int j = 0; j < width; ++j) sums[j] = vaddq_f32(sums[j], sums[j + width]);
+  }
+  return SumOfLanes(sums[0]);
+}
+
+float ReciprocalRoot(float x) { return 1.0f / vget_lane_f32(vsqrt_f32(vdup_n_f32(x)), 0); }
 
 // Pairs (first, second) turned: first c - second s, second c + first s.
 float32x4x2_t Turn(float32x4_t first, float32x4_t second, float32x4_t c, float32x4_t s) {
@@ -110,44 +166,59 @@ void QuantizeActivations(const Activations& activations, int64_t token_begin, in
 }
 
 void RmsNorm(const float* x, const float* weight, int64_t n, float epsilon, float* out) {
-  // Eight sums, so that the latency of fma is hidden, and 32 short chains of rounding.
-  float32x4_t squares[8];
-  for (float32x4_t& sum : squares) sum = vdupq_n_f32(0);
+  const float mean = SumAround<true>(x, n, 0) / static_cast<float>(n);
+  const float scale = ReciprocalRoot(mean + epsilon);
   int64_t i = 0;
-  for (; i + 32 <= n; i += 32) {
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) {
-      const float32x4_t v = vld1q_f32(x + i + 4 * j);
-      squares[j] = vfmaq_f32(squares[j], v, v);
-    }
-  }
   for (; i + 4 <= n; i += 4) {
-    const float32x4_t v = vld1q_f32(x + i);
-    squares[0] = vfmaq_f32(squares[0], v, v);
-  }
-  if (i < n) {
-    const float32x4_t v = LoadFirst(x + i, n - i);
-    squares[0] = vfmaq_f32(squares[0], v, v);
-  }
-  for (int width = 4; width > 0; width /= 2) {
-    for (int j = 0; j < width; ++j) squares[j] = vaddq_f32(squares[j], squares[j + width]);
-  }
-  const float mean = SumOfLanes(squares[0]) / static_cast<float>(n);
-  const float root = vget_lane_f32(vsqrt_f32(vdup_n_f32(mean + epsilon)), 0);
-  const float scale = 1.0f / root;
-  for (i = 0; i + 4 <= n; i += 4) {
     vst1q_f32(out + i, vmulq_f32(vmulq_n_f32(vld1q_f32(x + i), scale), vld1q_f32(weight + i)));
   }
   for (; i < n; ++i) out[i] = x[i] * scale * weight[i];
 }
 
-void SiluMultiply(const float* gate, const float* up, int64_t n, float* out) {
+void LayerNorm(const float* x, const float* weight, const float* bias, int64_t n, float epsilon,
+               float* out) {
+  const float mean = SumAround<false>(x, n, 0) / static_cast<float>(n);
+  const float scale = ReciprocalRoot(SumAround<true>(x, n, mean) / static_cast<float>(n) + epsilon);
+  const auto norm = [&](float32x4_t v, float32x4_t w, float32x4_t b) {
+    return vfmaq_f32(b, vmulq_n_f32(vsubq_f32(v, vdupq_n_f32(mean)), scale), w);
+  };
+  const float32x4_t one = vdupq_n_f32(1);
+  const float32x4_t zero = vdupq_n_f32(0);
   int64_t i = 0;
   for (; i + 4 <= n; i += 4) {
-    vst1q_f32(out + i, SiluTimes(vld1q_f32(gate + i), vld1q_f32(up + i)));
+    vst1q_f32(out + i, norm(vld1q_f32(x + i), weight ? vld1q_f32(weight + i) : one,
+                            bias ? vld1q_f32(bias + i) : zero));
   }
   if (i == n) return;
-  StoreFirst(out + i, SiluTimes(LoadFirst(gate + i, n - i), LoadFirst(up + i, n - i)), n - i);
+  const int64_t rest = n - i;
+  StoreFirst(out + i,
+             norm(LoadFirst(x + i, rest), weight ? LoadFirst(weight + i, rest) : one,
+                  bias ? LoadFirst(bias + i, rest) : zero),
+             rest);
+}
+
+void Activate(Nonlinearity f, const float* gate, const float* up, int64_t n, float* out) {
+  switch (f) {
+    case Nonlinearity::kSilu:
+      return ActivateBy<Nonlinearity::kSilu>(gate, up, n, out);
+    case Nonlinearity::kGelu:
+      return ActivateBy<Nonlinearity::kGelu>(gate, up, n, out);
+    case Nonlinearity::kReluSquared:
+      return ActivateBy<Nonlinearity::kReluSquared>(gate, up, n, out);
+  }
+}
+
+void SoftCap(float* x, int64_t n, float cap) {
+  // tanh(y) = (1 - e^-2y) / (1 + e^-2y); beyond the range of Exp it is 1 or -1 all the same.
+  const float32x4_t one = vdupq_n_f32(1.0f);
+  const auto capped = [&](float32x4_t v) {
+    const float32x4_t e = Exp(vmulq_n_f32(v, -2.0f / cap));
+    return vmulq_n_f32(vdivq_f32(vsubq_f32(one, e), vaddq_f32(one, e)), cap);
+  };
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) vst1q_f32(x + i, capped(vld1q_f32(x + i)));
+  if (i == n) return;
+  StoreFirst(x + i, capped(LoadFirst(x + i, n - i)), n - i);
 }
 
 void Add(const float* a, const float* b, int64_t n, float* out) {

@@ -98,16 +98,22 @@ struct State {
   float& weight;
 };
 
+// What a product of a query and a key comes to before the softmax, in units of log2(e).
+float Score(const AttentionArguments& a, float dot) {
+  const float score = a.soft_cap == 0 ? dot : a.soft_cap * std::tanh(dot / a.soft_cap);
+  return score * std::numbers::log2e_v<float>;
+}
+
 // Adds positions [begin, begin + count) of one block.
-void AttendBlock(const AttentionArguments& a, const float* q, float scale, int64_t begin,
-                 int64_t count, State& state) {
+void AttendBlock(const AttentionArguments& a, const float* q, int64_t begin, int64_t count,
+                 State& state) {
   float scores[kAttentionBlock];
   float largest = state.largest;
   for (int64_t j = 0; j < count; ++j) {
     float dot = 0;
-    for (int64_t i = 0; i < a.head_dim; ++i) dot += q[i] * scale * LoadKey(a, begin + j, i);
-    scores[j] = dot;
-    largest = std::max(largest, dot);
+    for (int64_t i = 0; i < a.head_dim; ++i) dot += q[i] * a.scale * LoadKey(a, begin + j, i);
+    scores[j] = Score(a, dot);
+    largest = std::max(largest, scores[j]);
   }
   const float factor = Weight(state.largest - largest);
   state.largest = largest;
@@ -141,15 +147,18 @@ void StoreKv(const float* x, int64_t n, KvType type, std::byte* out) {
 }
 
 void AttendSpan(const AttentionArguments& a, int64_t span, float* states, std::byte* /*scratch*/) {
-  const float scale = a.scale * std::numbers::log2e_v<float>;
   for (int64_t row = 0; row < a.n_tokens * a.group; ++row) {
     const int64_t token = row / a.group;
     float* state = states + row * AttentionStateFloats(a.v_head_dim);
     State sums(state, a.v_head_dim);
-    const int64_t end = std::min((span + 1) * kAttentionSpan, a.first_position + token + 1);
-    for (int64_t begin = span * kAttentionSpan; begin < end; begin += kAttentionBlock) {
+    const int64_t position = a.first_position + token;
+    const int64_t first = FirstVisible(a.window, position);
+    const int64_t end = std::min((span + 1) * kAttentionSpan, position + 1);
+    for (int64_t block = span * kAttentionSpan; block < end; block += kAttentionBlock) {
       const float* q = a.q + token * a.q_stride + row % a.group * a.head_dim;
-      AttendBlock(a, q, scale, begin, std::min(kAttentionBlock, end - begin), sums);
+      const int64_t begin = std::max(block, first);
+      const int64_t block_end = std::min(block + kAttentionBlock, end);
+      if (begin < block_end) AttendBlock(a, q, begin, block_end - begin, sums);
     }
   }
 }

@@ -3,6 +3,23 @@
 #include "kernels/portable/portable.h"
 
 namespace thaw::portable {
+namespace {
+
+float Apply(Nonlinearity f, float x) {
+  constexpr float kSlope = 0x1.988454p+0f;  // 2 sqrt(2 / pi)
+  switch (f) {
+    case Nonlinearity::kSilu:
+      return x / (1.0f + std::exp(-x));
+    case Nonlinearity::kGelu:
+      return x / (1.0f + std::exp(-kSlope * (x + 0.044715f * x * x * x)));
+    case Nonlinearity::kReluSquared:
+      break;
+  }
+  const float positive = x < 0 ? 0 : x;
+  return positive * positive;
+}
+
+}  // namespace
 
 void RmsNorm(const float* x, const float* weight, int64_t n, float epsilon, float* out) {
   double sum_of_squares = 0;
@@ -12,8 +29,26 @@ void RmsNorm(const float* x, const float* weight, int64_t n, float epsilon, floa
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] * scale * weight[i];
 }
 
-void SiluMultiply(const float* gate, const float* up, int64_t n, float* out) {
-  for (int64_t i = 0; i < n; ++i) out[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
+void LayerNorm(const float* x, const float* weight, const float* bias, int64_t n, float epsilon,
+               float* out) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += double{x[i]};
+  const double mean = sum / static_cast<double>(n);
+  double squares = 0;
+  for (int64_t i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
+  const double scale = 1 / std::sqrt(squares / static_cast<double>(n) + double{epsilon});
+  for (int64_t i = 0; i < n; ++i) {
+    const auto normed = static_cast<float>((x[i] - mean) * scale);
+    out[i] = normed * (weight == nullptr ? 1 : weight[i]) + (bias == nullptr ? 0 : bias[i]);
+  }
+}
+
+void Activate(Nonlinearity f, const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = Apply(f, gate[i]) * (up == nullptr ? 1 : up[i]);
+}
+
+void SoftCap(float* x, int64_t n, float cap) {
+  for (int64_t i = 0; i < n; ++i) x[i] = cap * std::tanh(x[i] / cap);
 }
 
 void Add(const float* a, const float* b, int64_t n, float* out) {

@@ -27,6 +27,7 @@ struct Vectors {
   static __m256 Add(__m256 a, __m256 b) { return _mm256_add_ps(a, b); }
   static __m256 Sub(__m256 a, __m256 b) { return _mm256_sub_ps(a, b); }
   static __m256 Mul(__m256 a, __m256 b) { return _mm256_mul_ps(a, b); }
+  static __m256 Div(__m256 a, __m256 b) { return _mm256_div_ps(a, b); }
   static __m256 Fma(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
   static __m256 Max(__m256 a, __m256 b) { return _mm256_max_ps(a, b); }
   static __m256 Exp2(__m256 x) { return avx2::Exp2(x); }

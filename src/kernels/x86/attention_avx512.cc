@@ -29,6 +29,7 @@ struct Vectors {
   static __m512 Add(__m512 a, __m512 b) { return _mm512_add_ps(a, b); }
   static __m512 Sub(__m512 a, __m512 b) { return _mm512_sub_ps(a, b); }
   static __m512 Mul(__m512 a, __m512 b) { return _mm512_mul_ps(a, b); }
+  static __m512 Div(__m512 a, __m512 b) { return _mm512_div_ps(a, b); }
   static __m512 Fma(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
   static __m512 Max(__m512 a, __m512 b) { return _mm512_max_ps(a, b); }
 

@@ -1,4 +1,5 @@
 // Element-wise kernels in AVX2. See avx2.h for what may be called here.
+#include "kernels/kernel_table.h"
 #include "kernels/quantize_tokens.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/int8_block_avx2.h"
@@ -60,11 +61,67 @@ struct Blocks {
   }
 };
 
-__m256 SiluTimes(__m256 gate, __m256 up) {
-  const __m256 negated = _mm256_xor_ps(gate, _mm256_set1_ps(-0.0f));
-  const __m256 denominator = _mm256_add_ps(_mm256_set1_ps(1.0f), Exp(negated));
-  return _mm256_mul_ps(_mm256_div_ps(gate, denominator), up);
+// x / (1 + e^-y)
+__m256 TimesLogistic(__m256 x, __m256 y) {
+  const __m256 negated = _mm256_xor_ps(y, _mm256_set1_ps(-0.0f));
+  return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0f), Exp(negated)));
 }
+
+template <Nonlinearity f>
+__m256 Apply(__m256 x) {
+  if constexpr (f == Nonlinearity::kSilu) {
+    return TimesLogistic(x, x);
+  } else if constexpr (f == Nonlinearity::kGelu) {
+    const __m256 cube = _mm256_mul_ps(_mm256_mul_ps(x, x), x);
+    const __m256 u = _mm256_fmadd_ps(_mm256_set1_ps(0.044715f), cube, x);
+    return TimesLogistic(x, _mm256_mul_ps(_mm256_set1_ps(0x1.988454p+0f), u));  // 2 sqrt(2 / pi)
+  } else {
+    const __m256 positive = _mm256_max_ps(_mm256_setzero_ps(), x);
+    return _mm256_mul_ps(positive, positive);
+  }
+}
+
+template <Nonlinearity f>
+void ActivateBy(const float* gate, const float* up, int64_t n, float* out) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m256 x = Apply<f>(_mm256_loadu_ps(gate + i));
+    _mm256_storeu_ps(out + i, up == nullptr ? x : _mm256_mul_ps(x, _mm256_loadu_ps(up + i)));
+  }
+  if (i == n) return;
+  const __m256 x = Apply<f>(LoadFirst(gate + i, n - i));
+  _mm256_maskstore_ps(out + i, FirstLanes(n - i),
+                      up == nullptr ? x : _mm256_mul_ps(x, LoadFirst(up + i, n - i)));
+}
+
+// In four vectors, so that the latency of fma is hidden, and 32 short chains of rounding.
+float SumOfVectors(const __m256 (&v)[4]) {
+  return SumOfLanes(_mm256_add_ps(_mm256_add_ps(v[0], v[1]), _mm256_add_ps(v[2], v[3])));
+}
+
+// The sum of (x[i] - center)^2, or of x[i].
+template <bool kSquares>
+float SumAround(const float* x, int64_t n, float center) {
+  const __m256 centers = _mm256_set1_ps(center);
+  __m256 sums[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
+                    _mm256_setzero_ps()};
+  const auto add = [](__m256 v, __m256& sum) {
+    sum = kSquares ? _mm256_fmadd_ps(v, v, sum) : _mm256_add_ps(v, sum);
+  };
+  int64_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    for (int j = 0; j < 4; ++j) {
+      add(_mm256_sub_ps(_mm256_loadu_ps(x + i + 8 * j), centers), sums[j]);
+    }
+  }
+  for (; i < n; i += 8) {
+    const __m256 rest = _mm256_sub_ps(LoadFirst(x + i, n - i), centers);
+    add(_mm256_and_ps(rest, _mm256_castsi256_ps(FirstLanes(n - i))), sums[0]);
+  }
+  return SumOfVectors(sums);
+}
+
+float ReciprocalRoot(float x) { return 1.0f / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
 // Four adjacent pairs: even lanes x c - y s, odd lanes y c + x s.
 __m256 TurnAdjacent(__m256 xy, __m128 cosines, __m128 sines) {
@@ -110,40 +167,64 @@ void QuantizeActivations(const Activations& activations, int64_t token_begin, in
 }
 
 void RmsNorm(const float* x, const float* weight, int64_t n, float epsilon, float* out) {
-  // Four sums, so that the latency of fma is hidden, and 32 short chains of rounding.
-  __m256 squares[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
-                       _mm256_setzero_ps()};
-  int64_t i = 0;
-  for (; i + 32 <= n; i += 32) {
-    for (int j = 0; j < 4; ++j) {
-      const __m256 v = _mm256_loadu_ps(x + i + 8 * j);
-      squares[j] = _mm256_fmadd_ps(v, v, squares[j]);
-    }
-  }
-  for (; i < n; i += 8) {
-    const __m256 v = LoadFirst(x + i, n - i);
-    squares[0] = _mm256_fmadd_ps(v, v, squares[0]);
-  }
-  const float sum = SumOfLanes(
-      _mm256_add_ps(_mm256_add_ps(squares[0], squares[1]), _mm256_add_ps(squares[2], squares[3])));
-  const float mean = sum / static_cast<float>(n);
-  const float scale = 1.0f / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean + epsilon)));
+  const float mean = SumAround<true>(x, n, 0) / static_cast<float>(n);
+  const float scale = ReciprocalRoot(mean + epsilon);
   const __m256 scales = _mm256_set1_ps(scale);
-  for (i = 0; i + 8 <= n; i += 8) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
     const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(x + i), scales);
     _mm256_storeu_ps(out + i, _mm256_mul_ps(scaled, _mm256_loadu_ps(weight + i)));
   }
   for (; i < n; ++i) out[i] = x[i] * scale * weight[i];
 }
 
-void SiluMultiply(const float* gate, const float* up, int64_t n, float* out) {
+void LayerNorm(const float* x, const float* weight, const float* bias, int64_t n, float epsilon,
+               float* out) {
+  const float mean = SumAround<false>(x, n, 0) / static_cast<float>(n);
+  const float scale = ReciprocalRoot(SumAround<true>(x, n, mean) / static_cast<float>(n) + epsilon);
+  const auto norm = [&](__m256 v, __m256 w, __m256 b) {
+    const __m256 scaled =
+        _mm256_mul_ps(_mm256_sub_ps(v, _mm256_set1_ps(mean)), _mm256_set1_ps(scale));
+    return _mm256_fmadd_ps(scaled, w, b);
+  };
+  const __m256 one = _mm256_set1_ps(1);
+  const __m256 zero = _mm256_setzero_ps();
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
-    _mm256_storeu_ps(out + i, SiluTimes(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i)));
+    _mm256_storeu_ps(out + i,
+                     norm(_mm256_loadu_ps(x + i), weight ? _mm256_loadu_ps(weight + i) : one,
+                          bias ? _mm256_loadu_ps(bias + i) : zero));
   }
   if (i == n) return;
-  _mm256_maskstore_ps(out + i, FirstLanes(n - i),
-                      SiluTimes(LoadFirst(gate + i, n - i), LoadFirst(up + i, n - i)));
+  const int64_t rest = n - i;
+  _mm256_maskstore_ps(out + i, FirstLanes(rest),
+                      norm(LoadFirst(x + i, rest), weight ? LoadFirst(weight + i, rest) : one,
+                           bias ? LoadFirst(bias + i, rest) : zero));
+}
+
+void Activate(Nonlinearity f, const float* gate, const float* up, int64_t n, float* out) {
+  switch (f) {
+    case Nonlinearity::kSilu:
+      return ActivateBy<Nonlinearity::kSilu>(gate, up, n, out);
+    case Nonlinearity::kGelu:
+      return ActivateBy<Nonlinearity::kGelu>(gate, up, n, out);
+    case Nonlinearity::kReluSquared:
+      return ActivateBy<Nonlinearity::kReluSquared>(gate, up, n, out);
+  }
+}
+
+void SoftCap(float* x, int64_t n, float cap) {
+  // tanh(y) = (1 - e^-2y) / (1 + e^-2y); beyond the range of Exp it is 1 or -1 all the same.
+  const __m256 one = _mm256_set1_ps(1.0f);
+  const auto capped = [&](__m256 v) {
+    const __m256 e = Exp(_mm256_mul_ps(v, _mm256_set1_ps(-2.0f / cap)));
+    const __m256 tanh = _mm256_div_ps(_mm256_sub_ps(one, e), _mm256_add_ps(one, e));
+    return _mm256_mul_ps(_mm256_set1_ps(cap), tanh);
+  };
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) _mm256_storeu_ps(x + i, capped(_mm256_loadu_ps(x + i)));
+  if (i == n) return;
+  _mm256_maskstore_ps(x + i, FirstLanes(n - i), capped(LoadFirst(x + i, n - i)));
 }
 
 void Add(const float* a, const float* b, int64_t n, float* out) {
