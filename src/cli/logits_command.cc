@@ -1,5 +1,4 @@
 // thaw logits: the logits after every token of a list.
-#include <algorithm>
 #include <optional>
 #include <span>
 #include <utility>
@@ -18,7 +17,7 @@ namespace {
 
 // Of a session, where none is stated: what llama.cpp's tools take. It decides the rope of models
 // that have one for long sessions and one for short ones.
-constexpr int64_t kSmallestContext = 512;
+constexpr int64_t kLeastContext = 512;
 
 std::string TokenCount(uint64_t count) { return fmt::format("{} tokens", count); }
 
@@ -32,7 +31,8 @@ Result<void> Execute(const LogitsOptions& options) {
   }
   ModelOptions model = options.model;
   if (model.engine.context == 0) {
-    model.engine.context = std::max(kSmallestContext, static_cast<int64_t>(tokens.size()));
+    model.engine.context = static_cast<int64_t>(tokens.size());
+    model.engine.least_context = kLeastContext;
   }
   THAW_TRY(CheckFitsContext(options.tokens_file, tokens.size(), model.engine.context));
   THAW_ASSIGN(LoadedModel engine, LoadEngine(model, options.report));

@@ -38,6 +38,10 @@ Result<EngineOptions> FillDefaults(EngineOptions options, const ModelConfig& con
     return Fail(ErrorCode::kInvalidArgument, "a context of {} tokens was asked for, at most {}",
                 options.context, kMaxContext);
   }
+  if (options.context != 0) {
+    const int64_t least = std::min(options.least_context, config.context_length);
+    options.context = std::max(options.context, least);
+  }
   if (options.context > config.context_length) {
     LogWarning("the context of {} tokens is longer than the {} that the model was trained for",
                options.context, config.context_length);

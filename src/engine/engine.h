@@ -42,6 +42,7 @@ struct EngineOptions {
   std::string kernels = {};  // name of a kernel table; "": the best for this CPU
   KvType kv_type = KvType::kF16;
   int64_t context = 0;        // positions of a session; 0: the model's, at most 4096
+  int64_t least_context = 0;  // where context states fewer, as far as the model was trained for
   int64_t prefill_chunk = 0;  // tokens of one forward pass over a prompt; 0: by the budget
 
   BudgetRequest budget = {};       // of the whole process
