@@ -117,6 +117,26 @@ TEST_P(EngineOn, LogitsDependNeitherOnChunksNorOnThreads) {
   }
 }
 
+TEST_P(EngineOn, NoKindOfFamilyDependsOnChunksOrThreads) {
+  if (ConformanceDir().empty()) GTEST_SKIP() << "the conformance folder is absent";
+  // Windows, soft caps, norms of all kinds and places, parallel blocks, learned positions, layers
+  // without rope.
+  for (const char* name :
+       {"gemma2", "gemma3", "cohere2", "phi2", "gpt2", "olmo3", "stablelm2-12b"}) {
+    const std::string path = (ConformanceDir() / "models" / name).string() + ".gguf";
+    std::vector<float> first;
+    for (const auto& [threads, chunk] : {std::pair(1, 1), {2, 3}, {3, 16}, {2, 70}}) {
+      const auto engine = Engine::Load(
+          path, {.threads = threads, .kernels = GetParam(), .context = 512, .prefill_chunk = chunk},
+          kNoProgress);
+      ASSERT_TRUE(engine) << engine.error().message;
+      const std::vector<float> logits = Logits(**engine, SeventyTokens());
+      if (first.empty()) first = logits;
+      EXPECT_TRUE(SameBits(logits, first)) << name << " " << threads << " " << chunk;
+    }
+  }
+}
+
 TEST_P(EngineOn, AKvCacheOfBlocksChangesTheLogitsALittle) {
   const std::pair<const char*, double> tolerances[] = {{"models/qwen3", kQ8KvTolerance},
                                                        {"quantized/Q4_K", kQ8KvRoundedTolerance}};

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Writes tests/corpus/model: models of a few hundred random weights, one for each kind of family.
+
+usage: make_model_corpus.py FOLDER
+
+They are what src/model/model_fuzz.cc mutates. The same files in every run.
+"""
+import random
+import struct
+import sys
+from pathlib import Path
+
+UINT32, FLOAT32, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
+ALIGNMENT = 32
+D, FF, VOCAB, HEADS, KV_HEADS, HEAD = 8, 12, 10, 2, 1, 4
+
+NORMS = {"attn_norm.weight": (D,), "ffn_norm.weight": (D,)}
+NORM_BIASES = {"attn_norm.bias": (D,), "ffn_norm.bias": (D,)}
+NORMS_AFTER = {"post_attention_norm.weight": (D,), "post_ffw_norm.weight": (D,)}
+HEADS_APART = {"attn_q.weight": (D, HEADS * HEAD), "attn_k.weight": (D, KV_HEADS * HEAD),
+               "attn_v.weight": (D, KV_HEADS * HEAD), "attn_output.weight": (HEADS * HEAD, D)}
+ALL_HEADS = (HEADS + 2 * KV_HEADS) * HEAD
+HEADS_JOINED = {"attn_qkv.weight": (D, ALL_HEADS), "attn_output.weight": (HEADS * HEAD, D)}
+HEAD_BIASES = {"attn_qkv.bias": (ALL_HEADS,), "attn_output.bias": (D,)}
+HEAD_NORMS = {"attn_q_norm.weight": (HEAD,), "attn_k_norm.weight": (HEAD,)}
+UNGATED = {"ffn_up.weight": (D, FF), "ffn_down.weight": (FF, D)}
+GATED = UNGATED | {"ffn_gate.weight": (D, FF)}
+JOINED = UNGATED | {"ffn_up.weight": (D, 2 * FF)}
+FFN_BIASES = {"ffn_up.bias": (FF,), "ffn_down.bias": (D,)}
+WINDOW = {"attention.sliding_window": 5}
+
+# Architecture: layers, tensors of a layer, other tensors, fields beyond the common ones.
+MODELS = {
+    "llama": (1, NORMS | HEADS_APART | GATED, {"rope_freqs.weight": (HEAD // 2,)},
+              {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+               "rope.scaling.original_context_length": 16}),
+    "qwen3": (1, NORMS | HEADS_APART | HEAD_NORMS | GATED, {"output.weight": (D, VOCAB)}, {}),
+    "gemma3": (2, NORMS | NORMS_AFTER | HEADS_APART | HEAD_NORMS | GATED, {},
+               WINDOW | {"attention.sliding_window_pattern": [1, 0], "attn_logit_softcapping": 50.0,
+                         "final_logit_softcapping": 30.0}),
+    "cohere2": (4, {"attn_norm.weight": (D,)} | HEADS_APART | GATED, {},
+                WINDOW | {"logit_scale": 0.25}),
+    "phi3": (1, NORMS | HEADS_JOINED | JOINED,
+             {"rope_factors_long.weight": (HEAD // 2,), "rope_factors_short.weight": (HEAD // 2,)},
+             {"rope.scaling.original_context_length": 16}),
+    "gptneox": (1, NORMS | NORM_BIASES | HEADS_JOINED | HEAD_BIASES | UNGATED | FFN_BIASES,
+                {"output_norm.bias": (D,)}, {"use_parallel_residual": True}),
+    "gpt2": (1, NORMS | NORM_BIASES | HEADS_JOINED | HEAD_BIASES | UNGATED | FFN_BIASES,
+             {"output_norm.bias": (D,), "position_embd.weight": (D, 64)}, {}),
+    "mistral3": (1, NORMS | HEADS_APART | GATED, {}, {"attention.temperature_scale": 0.1}),
+}
+LAYER_NORMED = {"cohere2", "gptneox", "gpt2"}
+
+
+def string(text):
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def value(of):
+    if isinstance(of, bool):
+        return struct.pack("<I?", BOOL, of)
+    if isinstance(of, str):
+        return struct.pack("<I", STRING) + string(of)
+    if isinstance(of, float):
+        return struct.pack("<If", FLOAT32, of)
+    if isinstance(of, list):
+        return struct.pack(f"<IIQ{len(of)}I", ARRAY, UINT32, len(of), *of)
+    return struct.pack("<II", UINT32, of)
+
+
+def model(architecture):
+    layers, of_layer, others, more = MODELS[architecture]
+    epsilon = "attention.layer_norm_" + ("" if architecture in LAYER_NORMED else "rms_") + "epsilon"
+    fields = {"context_length": 64, "embedding_length": D, "block_count": layers,
+              "feed_forward_length": FF, "attention.head_count": HEADS,
+              "attention.head_count_kv": KV_HEADS, "attention.key_length": HEAD,
+              "attention.value_length": HEAD, epsilon: 1e-5} | more
+    tensors = {"token_embd.weight": (D, VOCAB), "output_norm.weight": (D,)} | others
+    for layer in range(layers):
+        tensors |= {f"blk.{layer}.{name}": shape for name, shape in of_layer.items()}
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(fields) + 1)
+    head += string("general.architecture") + value(architecture)
+    for key, of in fields.items():
+        head += string(f"{architecture}.{key}") + value(of)
+    numbers = random.Random(architecture)
+    data = b""
+    for name, shape in tensors.items():
+        head += string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, len(data))
+        count = shape[0] * (shape[1] if len(shape) == 2 else 1)
+        center = 1 if len(shape) == 1 else 0
+        weights = [center + numbers.uniform(-0.5, 0.5) for _ in range(count)]
+        data += struct.pack(f"<{count}f", *weights)
+        data += bytes(-len(data) % ALIGNMENT)
+    return head + bytes(-len(head) % ALIGNMENT) + data
+
+
+def main():
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for architecture in MODELS:
+        (folder / f"{architecture}.gguf").write_bytes(model(architecture))
+
+
+if __name__ == "__main__":
+    main()
