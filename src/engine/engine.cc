@@ -279,10 +279,11 @@ Result<void> Engine::Rebalance(uint64_t budget_bytes, uint64_t needed_bytes) {
 
 Result<Engine::SequenceMemory> Engine::NewSequenceMemory(int64_t positions) {
   const std::lock_guard lock(plan_mutex_);
-  const uint64_t bytes = KvCache::Bytes(config(), options_.kv_type, positions);
+  const KvSize size = KvSizeOf(positions);
+  const uint64_t bytes = KvCache::Bytes(config(), size);
   if (ledger_.free() < bytes) THAW_TRY(Rebalance(plan_.budget_bytes, bytes));
   THAW_ASSIGN(Reservation reservation, ledger_.Reserve(kKvCache, bytes));
-  THAW_ASSIGN(KvCache kv, KvCache::Create(config(), options_.kv_type, positions));
+  THAW_ASSIGN(KvCache kv, KvCache::Create(config(), size));
   return SequenceMemory{std::move(reservation), std::move(kv)};
 }
 
@@ -292,9 +293,13 @@ void Engine::ReturnToWeights() {
   if (plan_.streamed_bytes > 0) (void)Rebalance(plan_.budget_bytes, 0);
 }
 
-uint64_t Engine::kv_bytes() const {
-  return KvCache::Bytes(config(), options_.kv_type, options_.context);
+KvSize Engine::KvSizeOf(int64_t positions) const {
+  return {.type = options_.kv_type,
+          .n_positions = positions,
+          .max_batch = std::min(positions, options_.prefill_chunk)};
 }
+
+uint64_t Engine::kv_bytes() const { return KvCache::Bytes(config(), KvSizeOf(options_.context)); }
 
 Result<const Tokenizer*> Engine::tokenizer() const {
   if (!tokenizer_) return Fail(tokenizer_.error());

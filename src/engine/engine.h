@@ -159,6 +159,7 @@ class Engine {
     KvCache kv;
   };
   Result<SequenceMemory> NewSequenceMemory(int64_t positions);
+  KvSize KvSizeOf(int64_t positions) const;
   // After a sequence gave its memory back.
   void ReturnToWeights();
 

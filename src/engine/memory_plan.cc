@@ -66,7 +66,8 @@ MemoryPlan FixedShares(const MemoryPlanInput& in, uint64_t budget, int64_t conte
       kGrowthBytesPerTile * static_cast<uint64_t>(in.map->tile_count()) +
       kGrowthBytesPerVocabularyEntry * static_cast<uint64_t>(config.n_vocab) +
       static_cast<uint64_t>(WeightCache::MostThawers(in.io_threads)) * in.map->pack_scratch_bytes();
-  plan.kv_bytes = KvCache::Bytes(config, in.kv_type, context);
+  plan.kv_bytes = KvCache::Bytes(
+      config, {.type = in.kv_type, .n_positions = context, .max_batch = plan.prefill_chunk});
   plan.reserved_bytes = in.reserved_bytes;
   plan.scratch_bytes = WorkspaceBytes(config, {.max_batch = plan.prefill_chunk,
                                                .max_context = context,
@@ -86,10 +87,15 @@ uint64_t SumOfShares(const MemoryPlan& plan) {
          plan.scratch_bytes + plan.logits_bytes + plan.reserved_bytes;
 }
 
-uint64_t Floor(const MemoryPlanInput& in, int64_t context) {
+// With a chunk as stated, or as small as any, and few logits at a time.
+MemoryPlan LeastShares(const MemoryPlanInput& in, int64_t context) {
   const int64_t chunk = in.prefill_chunk > 0 ? in.prefill_chunk : kPrefillChunks.back();
-  const uint64_t least = SumOfShares(FixedShares(in, /*budget=*/0, context, chunk)) +
-                         MinimumCapacity(*in.map, *in.policy, in.pinned);
+  return FixedShares(in, /*budget=*/0, context, chunk);
+}
+
+uint64_t Floor(const MemoryPlanInput& in, int64_t context) {
+  const uint64_t least =
+      SumOfShares(LeastShares(in, context)) + MinimumCapacity(*in.map, *in.policy, in.pinned);
   // What was held while the model was opened is part of the peak, too.
   return std::max(least, in.peak_resident_bytes) + kMeasurementBytes;
 }
@@ -107,7 +113,7 @@ Result<void> FailBelowFloor(const MemoryPlanInput& in, uint64_t budget, uint64_t
               "a budget of {} is below the floor of {} ({} bytes): the program takes {}, the KV "
               "cache of {} positions {}, the least of weights {}; {}",
               FormatBytes(budget), FormatBytes(floor), floor, FormatBytes(in.resident_bytes),
-              context, FormatBytes(KvCache::Bytes(*in.config, in.kv_type, context)),
+              context, FormatBytes(LeastShares(in, context).kv_bytes),
               FormatBytes(MinimumCapacity(*in.map, *in.policy, in.pinned)), advice);
 }
 

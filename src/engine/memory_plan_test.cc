@@ -75,7 +75,7 @@ TEST_F(MemoryPlanTest, SharesAddUpToNoMoreThanAnyBudgetFromTheFloorOn) {
     EXPECT_LE(plan->claimed_bytes(), plan->budget_bytes);
     EXPECT_EQ(plan->resident_bytes + plan->streamed_bytes, plan->weight_bytes);
     EXPECT_EQ(plan->weight_bytes, map_->weight_bytes());
-    EXPECT_EQ(plan->kv_bytes, KvCache::Bytes(config_, KvType::kF16, 1024));
+    EXPECT_EQ(plan->kv_bytes, KvCache::Bytes(config_, {.type = KvType::kF16, .n_positions = 1024}));
     EXPECT_EQ(plan->bytes_read_per_token(), plan->streamed_bytes);
   }
 }
@@ -109,8 +109,8 @@ TEST_F(MemoryPlanTest, ContextAndKvTypeMoveTheFloorByWhatTheyTake) {
   const uint64_t floor = With("floor")->floor_bytes;
   input_.kv_type = KvType::kF32;
   const uint64_t wide = With("floor")->floor_bytes;
-  EXPECT_EQ(wide - floor, KvCache::Bytes(config_, KvType::kF32, 1024) -
-                              KvCache::Bytes(config_, KvType::kF16, 1024));
+  EXPECT_EQ(wide - floor, KvCache::Bytes(config_, {.type = KvType::kF32, .n_positions = 1024}) -
+                              KvCache::Bytes(config_, {.type = KvType::kF16, .n_positions = 1024}));
   input_.context = 512;
   EXPECT_LT(With("floor")->floor_bytes, wide);
 }

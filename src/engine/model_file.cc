@@ -26,12 +26,16 @@ Result<std::optional<ChatTemplate>> LoadChatTemplate(const GgufFile& file) {
 Result<ModelSummary> SummarizeModel(const GgufFile& file) {
   THAW_ASSIGN(const ModelDescription description, DescribeModel(file));
   const ModelConfig& config = description.config;
-  // Of many positions, because the memory of each head is rounded up to cache lines.
-  constexpr int64_t kPositions = 1024;
+  // Beyond every window, and of many positions, because the memory of each head is rounded up to
+  // cache lines.
+  constexpr int64_t kPositions = int64_t{1} << 20;
+  const auto bytes = [&](int64_t positions) {
+    return KvCache::Bytes(config, {.type = KvType::kF16, .n_positions = positions});
+  };
   return ModelSummary{
       .n_layers = config.n_layers,
       .context_length = config.context_length,
-      .kv_bytes_per_position = KvCache::Bytes(config, KvType::kF16, kPositions) / kPositions};
+      .kv_bytes_per_position = (bytes(2 * kPositions) - bytes(kPositions)) / kPositions};
 }
 
 }  // namespace thaw

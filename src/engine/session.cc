@@ -162,16 +162,15 @@ Session::~Session() {
 }
 
 void Session::Reset() {
-  kv_.SetLength(0);
+  kv_.GoBack(0);
   tokens_.clear();
 }
 
 int64_t Session::KeepCommonPrefix(std::span<const int32_t> prompt) {
   const auto differs = std::ranges::mismatch(tokens_, prompt).in1;
   // The last token is computed in any case: its logits are not kept.
-  const auto common =
-      std::min<int64_t>(differs - tokens_.begin(), static_cast<int64_t>(prompt.size()) - 1);
-  kv_.SetLength(common);
+  const int64_t common = kv_.GoBack(
+      std::min<int64_t>(differs - tokens_.begin(), static_cast<int64_t>(prompt.size()) - 1));
   tokens_.resize(static_cast<size_t>(common));
   return common;
 }

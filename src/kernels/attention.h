@@ -96,6 +96,7 @@ struct AttentionArguments {
   KvType kv_type = KvType::kF32;  // CanStoreKv of both head sizes
   const std::byte* k = nullptr;   // units of keys from position 0 on
   const std::byte* v = nullptr;   // rows of values likewise
+  int64_t ring = 0;  // position p lies where p % ring does, whole blocks; 0: where p does
 
   float scale = 1;     // of q . k before the softmax
   float soft_cap = 0;  // c: scores become c tanh(score / c); 0: they stay
@@ -112,6 +113,11 @@ int64_t AttentionTileTokens(int64_t group);
 
 // The span that holds a position, counted from 0.
 constexpr int64_t AttentionSpanOf(int64_t position) { return position / kAttentionSpan; }
+
+// Where a position lies in a ring.
+[[gnu::always_inline]] constexpr int64_t PlaceInRing(int64_t ring, int64_t position) {
+  return ring == 0 ? position : position % ring;
+}
 
 // The first position that a token at `position` sees.
 [[gnu::always_inline]] constexpr int64_t FirstVisible(int64_t window, int64_t position) {

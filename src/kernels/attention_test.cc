@@ -273,6 +273,38 @@ TEST_P(AttentionKernels, SpansThatRunApartGiveTheSameBits) {
   }
 }
 
+TEST_P(AttentionKernels, ARingOfPositionsGivesTheBitsOfAllOfThem) {
+  std::mt19937 random(13);
+  constexpr int64_t kRing = 192;
+  for (const KvType type : kAllKvTypes) {
+    for (const Shape& shape : {Shape{4, 64, 64, 12, 1100, 100}, {1, 64, 32, 90, 300, 64}}) {
+      const Case attention(table(), shape, type, random);
+      std::vector<float> out(static_cast<size_t>(shape.n_tokens * shape.group * shape.v_head_dim));
+      AttentionArguments arguments = attention.Arguments(0, shape.n_tokens, out.data());
+      // Blocks in the order of positions, so that the last ones stay.
+      const int64_t block_keys = KeyBytes(type, shape.head_dim, kAttentionBlock);
+      const int64_t block_values = kAttentionBlock * KvRowBytes(type, shape.v_head_dim);
+      std::vector<std::byte> keys(static_cast<size_t>(kRing / kAttentionBlock * block_keys));
+      std::vector<std::byte> values(static_cast<size_t>(kRing / kAttentionBlock * block_values));
+      for (int64_t block = 0; block * kAttentionBlock < shape.n_positions; ++block) {
+        const int64_t rest = shape.n_positions - block * kAttentionBlock;
+        const int64_t n = std::min(kAttentionBlock, rest);
+        const int64_t place = block % (kRing / kAttentionBlock);
+        std::memcpy(keys.data() + place * block_keys, arguments.k + block * block_keys,
+                    static_cast<size_t>(KeyBytes(type, shape.head_dim, n)));
+        std::memcpy(values.data() + place * block_values, arguments.v + block * block_values,
+                    static_cast<size_t>(n * KvRowBytes(type, shape.v_head_dim)));
+      }
+      arguments.k = keys.data();
+      arguments.v = values.data();
+      arguments.ring = kRing;
+      ScratchMemory scratch(AttentionScratchBytes(shape.group, shape.head_dim, shape.v_head_dim));
+      Attend(table(), arguments, scratch.data());
+      EXPECT_TRUE(SameBits(out, attention.Run(shape.n_tokens))) << Name(type, shape);
+    }
+  }
+}
+
 TEST_P(AttentionKernels, WhatTheTokensBehindAreDoesNotMatter) {
   std::mt19937 random(2);
   const float nan = std::numeric_limits<float>::quiet_NaN();

@@ -288,8 +288,9 @@ class Tile {
   }
 
   void AttendBlock() {
-    const std::byte* units = a_.k + begin_ * key_row_bytes_;
-    const std::byte* values = a_.v + begin_ * value_row_bytes_;
+    const int64_t place = PlaceInRing(a_.ring, begin_);
+    const std::byte* units = a_.k + place * key_row_bytes_;
+    const std::byte* values = a_.v + place * value_row_bytes_;
     constexpr int64_t kUnitVectors = kKeyUnit / V::kLanes;
     if (few_rows_) {
       const KeyColumns<V, type> keys(units, kKeyUnit * key_row_bytes_);

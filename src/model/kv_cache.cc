@@ -1,5 +1,7 @@
 #include "model/kv_cache.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "kernels/kernel_table.h"
 
@@ -9,14 +11,16 @@ namespace {
 // Every head's keys and values begin on a cache line.
 size_t AlignUp(int64_t bytes) { return (static_cast<size_t>(bytes) + 63) / 64 * 64; }
 
-struct HeadBytes {
-  size_t keys;
-  size_t values;
-};
+// How far a sequence may go back beyond what its windows need, in positions: a window, or this
+// where windows are large. It costs as much memory.
+constexpr int64_t kMostGoingBack = 1024;
 
-HeadBytes BytesOfHead(const ModelConfig& config, KvType type, int64_t n_positions) {
-  return {AlignUp(KeyBytes(type, config.head_dim, n_positions)),
-          AlignUp(n_positions * KvRowBytes(type, config.v_head_dim))};
+// Positions that a layer holds.
+int64_t HeldPositions(const KvSize& size, int64_t window) {
+  if (window == 0) return size.n_positions;
+  const int64_t wanted = window + size.max_batch + std::min(window, kMostGoingBack);
+  const int64_t ring = (wanted + kAttentionBlock - 1) / kAttentionBlock * kAttentionBlock;
+  return std::min(ring, size.n_positions);
 }
 
 }  // namespace
@@ -32,49 +36,84 @@ Result<void> KvCache::CheckType(const ModelConfig& config, KvType type) {
   return {};
 }
 
-uint64_t KvCache::Bytes(const ModelConfig& config, KvType type, int64_t n_positions) {
-  const HeadBytes head = BytesOfHead(config, type, n_positions);
-  return static_cast<uint64_t>(config.n_layers * config.n_kv_heads) * (head.keys + head.values);
+std::vector<KvCache::Layer> KvCache::LayOut(const ModelConfig& config, const KvSize& size) {
+  std::vector<Layer> layers;
+  size_t offset = 0;
+  for (const LayerAttention& attention : config.layers) {
+    const int64_t held = HeldPositions(size, attention.window);
+    const Layer layer{.offset = offset,
+                      .key_bytes = AlignUp(KeyBytes(size.type, config.head_dim, held)),
+                      .value_bytes = AlignUp(held * KvRowBytes(size.type, config.v_head_dim)),
+                      .held = held,
+                      .window = attention.window};
+    offset += static_cast<size_t>(config.n_kv_heads) * (layer.key_bytes + layer.value_bytes);
+    layers.push_back(layer);
+  }
+  layers.push_back({.offset = offset});  // the end
+  return layers;
 }
 
-Result<KvCache> KvCache::Create(const ModelConfig& config, KvType type, int64_t n_positions) {
-  THAW_CHECK(n_positions >= 1);
-  THAW_TRY(CheckType(config, type));
+uint64_t KvCache::Bytes(const ModelConfig& config, const KvSize& size) {
+  return LayOut(config, size).back().offset;
+}
+
+Result<KvCache> KvCache::Create(const ModelConfig& config, const KvSize& size) {
+  THAW_CHECK(size.n_positions >= 1 && size.max_batch >= 1);
+  THAW_TRY(CheckType(config, size.type));
   KvCache cache;
-  cache.type_ = type;
-  cache.capacity_ = n_positions;
-  cache.n_kv_heads_ = config.n_kv_heads;
+  cache.size_ = size;
   cache.head_dim_ = config.head_dim;
   cache.v_head_dim_ = config.v_head_dim;
-  const HeadBytes head = BytesOfHead(config, type, n_positions);
-  cache.key_bytes_ = head.keys;
-  cache.value_bytes_ = head.values;
-  THAW_ASSIGN(cache.memory_,
-              AlignedBuffer::Allocate(Bytes(config, type, n_positions),
-                                      fmt::format("a KV cache of {} positions", n_positions)));
+  cache.layers_ = LayOut(config, size);
+  const size_t bytes = cache.layers_.back().offset;
+  cache.layers_.pop_back();
+  THAW_ASSIGN(
+      cache.memory_,
+      AlignedBuffer::Allocate(bytes, fmt::format("a KV cache of {} positions", size.n_positions)));
   return cache;
 }
 
-void KvCache::SetLength(int64_t length) {
-  THAW_CHECK(length >= 0 && length <= capacity_);
+void KvCache::Extend(int64_t length) {
+  THAW_CHECK(length >= length_ && length <= size_.n_positions);
   length_ = length;
+  longest_ = std::max(longest_, length);
+}
+
+int64_t KvCache::GoBack(int64_t length) {
+  THAW_CHECK(length >= 0 && length <= length_);
+  // A pass that failed may have stored a batch behind the longest.
+  const int64_t stored = longest_ + size_.max_batch;
+  const bool is_held = std::ranges::all_of(layers_, [&](const Layer& layer) {
+    return layer.held == size_.n_positions || length == length_ ||
+           FirstVisible(layer.window, length) + layer.held >= stored;
+  });
+  length_ = is_held ? length : 0;
+  if (length_ == 0) longest_ = 0;
+  return length_;
 }
 
 void KvCache::Store(const KernelTable& kernels, int64_t layer, int64_t kv_head, int64_t position,
                     const float* key, const float* value) {
-  THAW_CHECK(position >= 0 && position < capacity_);
-  StoreKey(kernels, key, head_dim_, type_, position, Keys(layer, kv_head));
-  kernels.store_kv(value, v_head_dim_, type_,
-                   Values(layer, kv_head) + position * KvRowBytes(type_, v_head_dim_));
+  THAW_CHECK(position >= 0 && position < size_.n_positions);
+  const int64_t at = position % layers_[static_cast<size_t>(layer)].held;
+  StoreKey(kernels, key, head_dim_, size_.type, at, Keys(layer, kv_head));
+  kernels.store_kv(value, v_head_dim_, size_.type,
+                   Values(layer, kv_head) + at * KvRowBytes(size_.type, v_head_dim_));
 }
 
 std::byte* KvCache::Keys(int64_t layer, int64_t kv_head) {
-  return memory_.data() +
-         static_cast<size_t>(layer * n_kv_heads_ + kv_head) * (key_bytes_ + value_bytes_);
+  const Layer& of = layers_[static_cast<size_t>(layer)];
+  return memory_.data() + of.offset +
+         static_cast<size_t>(kv_head) * (of.key_bytes + of.value_bytes);
 }
 
 std::byte* KvCache::Values(int64_t layer, int64_t kv_head) {
-  return Keys(layer, kv_head) + key_bytes_;
+  return Keys(layer, kv_head) + layers_[static_cast<size_t>(layer)].key_bytes;
+}
+
+int64_t KvCache::Ring(int64_t layer) const {
+  const int64_t held = layers_[static_cast<size_t>(layer)].held;
+  return held == size_.n_positions ? 0 : held;
 }
 
 }  // namespace thaw

@@ -1,4 +1,5 @@
-// The keys and values of one sequence, for every layer and position.
+// The keys and values of one sequence, for every layer and position that will be seen again: layers
+// with a window hold the latest positions alone, in a ring.
 //
 // One block of memory, taken at creation for the whole context; the system backs it as positions
 // are first written. The owner is the sequence; a forward pass over several sequences gets one of
@@ -7,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/aligned_buffer.h"
 #include "base/result.h"
@@ -14,6 +16,12 @@
 #include "model/config.h"
 
 namespace thaw {
+
+struct KvSize {
+  KvType type = KvType::kF16;
+  int64_t n_positions = 1;  // at most
+  int64_t max_batch = 1;    // positions that a forward pass stores before it looks at them
+};
 
 class KvCache {
  public:
@@ -23,39 +31,52 @@ class KvCache {
   // cannot be stored as `type`.
   static Result<void> CheckType(const ModelConfig& config, KvType type);
 
-  // The errors of CheckType; kResourceExhausted when the system has no memory for `n_positions`
-  // positions.
-  static Result<KvCache> Create(const ModelConfig& config, KvType type, int64_t n_positions);
+  // The errors of CheckType; kResourceExhausted when the system has no memory for it.
+  static Result<KvCache> Create(const ModelConfig& config, const KvSize& size);
 
   // Bytes that Create takes.
-  static uint64_t Bytes(const ModelConfig& config, KvType type, int64_t n_positions);
+  static uint64_t Bytes(const ModelConfig& config, const KvSize& size);
 
-  KvType type() const { return type_; }
-  int64_t capacity() const { return capacity_; }
+  KvType type() const { return size_.type; }
+  int64_t capacity() const { return size_.n_positions; }
+  int64_t max_batch() const { return size_.max_batch; }
 
-  // Positions [0, length) hold keys and values. Written by the forward pass; shortened to go back.
+  // Positions [0, length) hold keys and values, as far as a later token sees them.
   int64_t length() const { return length_; }
-  void SetLength(int64_t length);
+  // The forward pass has stored positions up to `length`.
+  void Extend(int64_t length);
+  // Goes back to `length` positions, or to none where what a token there sees is held no longer:
+  // windows reach back less far than the sequence went on. Returns how many are left.
+  int64_t GoBack(int64_t length);
 
   // Keeps a key [head_dim] and a value [v_head_dim] of one KV head of one layer.
   void Store(const KernelTable& kernels, int64_t layer, int64_t kv_head, int64_t position,
              const float* key, const float* value);
 
-  // Of one KV head of one layer, from position 0 on: keys in units, values in rows, as
-  // kernels/attention.h describes them.
+  // Of one KV head of one layer: keys in units, values in rows, as kernels/attention.h describes
+  // them. Position p lies where p % Ring(layer) does; 0: where p does.
   std::byte* Keys(int64_t layer, int64_t kv_head);
   std::byte* Values(int64_t layer, int64_t kv_head);
+  int64_t Ring(int64_t layer) const;
 
  private:
-  KvType type_ = KvType::kF16;
-  int64_t capacity_ = 0;
+  // The keys and values of one layer.
+  struct Layer {
+    size_t offset = 0;       // of the first KV head in memory_
+    size_t key_bytes = 0;    // of one KV head
+    size_t value_bytes = 0;  // likewise
+    int64_t held = 0;        // positions
+    int64_t window = 0;
+  };
+  static std::vector<Layer> LayOut(const ModelConfig& config, const KvSize& size);
+
+  KvSize size_ = {.n_positions = 0};
   int64_t length_ = 0;
-  int64_t n_kv_heads_ = 0;
+  int64_t longest_ = 0;  // that it has been since it was empty
   int64_t head_dim_ = 0;
   int64_t v_head_dim_ = 0;
-  size_t key_bytes_ = 0;    // of one KV head of one layer
-  size_t value_bytes_ = 0;  // likewise
-  AlignedBuffer memory_;    // [n_layers, n_kv_heads] of keys, then values
+  std::vector<Layer> layers_;
+  AlignedBuffer memory_;  // layer by layer, [n_kv_heads] of keys, then values
 };
 
 }  // namespace thaw

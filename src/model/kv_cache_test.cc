@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/check.h"
 #include "kernels/kernel_table.h"
 
 namespace thaw {
@@ -15,6 +16,7 @@ using ::testing::HasSubstr;
 ModelConfig Config() {
   ModelConfig config;
   config.n_layers = 3;
+  config.layers.resize(3);
   config.n_kv_heads = 2;
   config.head_dim = 6;
   config.v_head_dim = 10;
@@ -34,7 +36,7 @@ class KvCacheOf : public ::testing::TestWithParam<KvType> {};
 TEST_P(KvCacheOf, EveryHeadHasItsOwnKeysAndValues) {
   const ModelConfig config = GetParam() == KvType::kQ8_0 ? BlockConfig() : Config();
   constexpr int64_t kPositions = 7;
-  auto cache = KvCache::Create(config, GetParam(), kPositions);
+  auto cache = KvCache::Create(config, {.type = GetParam(), .n_positions = kPositions});
   ASSERT_TRUE(cache);
   const int64_t key_bytes = KeyBytes(GetParam(), config.head_dim, kPositions);
   const int64_t value_bytes = kPositions * KvRowBytes(GetParam(), config.v_head_dim);
@@ -63,16 +65,17 @@ INSTANTIATE_TEST_SUITE_P(Types, KvCacheOf, ::testing::ValuesIn(kAllKvTypes));
 TEST(KvCache, StatesItsBytes) {
   // 3 layers x 2 heads x (a unit of 16 keys of 6 numbers, and 7 x 10 numbers of values rounded up
   // to cache lines).
-  EXPECT_EQ(KvCache::Bytes(Config(), KvType::kF32, 7), 6 * (384 + 320));
-  EXPECT_EQ(KvCache::Bytes(Config(), KvType::kF16, 7), 6 * (192 + 192));
-  EXPECT_EQ(KvCache::Bytes(Config(), KvType::kBF16, 7), 6 * (192 + 192));
+  EXPECT_EQ(KvCache::Bytes(Config(), {.type = KvType::kF32, .n_positions = 7}), 6 * (384 + 320));
+  EXPECT_EQ(KvCache::Bytes(Config(), {.type = KvType::kF16, .n_positions = 7}), 6 * (192 + 192));
+  EXPECT_EQ(KvCache::Bytes(Config(), {.type = KvType::kBF16, .n_positions = 7}), 6 * (192 + 192));
   // 16 keys of 2 blocks and 7 values of one, each block 34 bytes: 1088 and 238.
-  EXPECT_EQ(KvCache::Bytes(BlockConfig(), KvType::kQ8_0, 7), 6 * (1088 + 256));
+  EXPECT_EQ(KvCache::Bytes(BlockConfig(), {.type = KvType::kQ8_0, .n_positions = 7}),
+            6 * (1088 + 256));
 }
 
 TEST_P(KvCacheOf, StoresKeysAndValuesWhereAttentionLooksForThem) {
   const KernelTable& kernels = **SelectKernels("portable");
-  auto cache = KvCache::Create(BlockConfig(), GetParam(), 40);
+  auto cache = KvCache::Create(BlockConfig(), {.type = GetParam(), .n_positions = 40});
   ASSERT_TRUE(cache);
   std::vector<float> key(64, 0.0f);
   std::vector<float> value(32, 0.0f);
@@ -98,13 +101,62 @@ TEST_P(KvCacheOf, StoresKeysAndValuesWhereAttentionLooksForThem) {
   EXPECT_NEAR(out[5], 21.0f, 21.0f / 127);
 }
 
+// The middle one of three layers has a window of 16.
+ModelConfig WindowConfig() {
+  ModelConfig config = BlockConfig();
+  config.layers[1].window = 16;
+  return config;
+}
+
+TEST(KvCache, HoldsOfALayerWithAWindowWhatMayBeSeenAgain) {
+  const ModelConfig config = WindowConfig();
+  const KvSize size{.type = KvType::kF32, .n_positions = 1000, .max_batch = 8};
+  auto cache = KvCache::Create(config, size);
+  ASSERT_TRUE(cache);
+  // The window, a batch, and a window to go back: 40 positions, in whole blocks.
+  EXPECT_EQ(cache->Ring(0), 0);
+  EXPECT_EQ(cache->Ring(1), 64);
+  constexpr int64_t kBytesOfPosition = 2 * (64 + 32) * sizeof(float);
+  // Units of keys are whole: 1000 positions take the keys of 1008.
+  constexpr int64_t kBytesOfUnits = int64_t{2} * 8 * 64 * sizeof(float);
+  EXPECT_EQ(KvCache::Bytes(config, size),
+            2 * (1000 * kBytesOfPosition + kBytesOfUnits) + 64 * kBytesOfPosition);
+  EXPECT_EQ(KvCache::Create(config, {.n_positions = 64, .max_batch = 8})->Ring(1), 0);
+}
+
+TEST(KvCache, GoesBackAsFarAsWindowsAreHeld) {
+  const auto back_from_100 = [](const ModelConfig& config, int64_t length) {
+    auto cache = KvCache::Create(config, {.n_positions = 1000, .max_batch = 8});
+    THAW_CHECK(cache);
+    for (int64_t end = 8; end < 100; end += 8) cache->Extend(end);
+    cache->Extend(100);
+    const int64_t left = cache->GoBack(length);
+    EXPECT_EQ(cache->length(), left);
+    return left;
+  };
+  EXPECT_EQ(back_from_100(WindowConfig(), 100), 100);
+  EXPECT_EQ(back_from_100(WindowConfig(), 59), 59) << "sees 44 and on; 107 may lie where 43 did";
+  EXPECT_EQ(back_from_100(WindowConfig(), 58), 0);
+  EXPECT_EQ(back_from_100(BlockConfig(), 3), 3);
+}
+
+TEST(KvCache, GoingBackTwiceCountsFromTheFarthest) {
+  auto cache = KvCache::Create(WindowConfig(), {.n_positions = 1000, .max_batch = 8});
+  ASSERT_TRUE(cache);
+  cache->Extend(100);
+  EXPECT_EQ(cache->GoBack(70), 70);
+  EXPECT_EQ(cache->GoBack(50), 0);
+  cache->Extend(8);
+  EXPECT_EQ(cache->GoBack(2), 2) << "empty, it begins anew";
+}
+
 TEST(KvCache, RefusesBlocksForHeadsThatAreNoMultipleOf32) {
   ModelConfig keys = BlockConfig();
   keys.head_dim = 80;
   ModelConfig values = BlockConfig();
   values.v_head_dim = 80;
   for (const ModelConfig& config : {keys, values}) {
-    const auto cache = KvCache::Create(config, KvType::kQ8_0, 7);
+    const auto cache = KvCache::Create(config, {.type = KvType::kQ8_0, .n_positions = 7});
     ASSERT_FALSE(cache);
     EXPECT_EQ(cache.error().code, ErrorCode::kInvalidArgument);
     EXPECT_THAT(cache.error().message, HasSubstr("have 80: take f16 or f32"));
@@ -114,7 +166,8 @@ TEST(KvCache, RefusesBlocksForHeadsThatAreNoMultipleOf32) {
 }
 
 TEST(KvCache, MoreThanTheMachineHasIsAnError) {
-  const auto cache = KvCache::Create(Config(), KvType::kF32, int64_t{1} << 50);
+  const auto cache =
+      KvCache::Create(Config(), {.type = KvType::kF32, .n_positions = int64_t{1} << 50});
   ASSERT_FALSE(cache);
   EXPECT_EQ(cache.error().code, ErrorCode::kResourceExhausted);
 }

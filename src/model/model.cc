@@ -118,6 +118,7 @@ Result<void> Model::Forward(std::span<const BatchToken> batch, std::span<float> 
     THAW_CHECK(token.token >= 0 && token.token < config_.n_vocab);
     THAW_CHECK(token.position >= token.kv->length() && token.position < token.kv->capacity());
     THAW_CHECK(token.position < options_.max_context);
+    THAW_CHECK(token.position < token.kv->length() + token.kv->max_batch());
   }
   const Stopwatch total(times_.total);
   // Without logits the output matrix, whose tiles are the last, is not visited.
@@ -139,7 +140,7 @@ Result<void> Model::Forward(std::span<const BatchToken> batch, std::span<float> 
     THAW_TRY(RunLayer(layer, batch));
   }
   THAW_TRY(ComputeLogits(batch, logits));
-  for (const BatchToken& token : batch) token.kv->SetLength(token.position + 1);
+  for (const BatchToken& token : batch) token.kv->Extend(token.position + 1);
   return {};
 }
 
@@ -334,6 +335,7 @@ AttentionArguments Model::ArgumentsOf(int64_t index, std::span<const BatchToken>
           .kv_type = token.kv->type(),
           .k = token.kv->Keys(index, kv_head),
           .v = token.kv->Values(index, kv_head),
+          .ring = token.kv->Ring(index),
           .scale = c.attention_scale,
           .soft_cap = c.attention_soft_cap,
           .window = c.layers[static_cast<size_t>(index)].window,

@@ -19,7 +19,8 @@ constexpr int64_t kChunk = 20;  // more than a block of positions is not worth i
 // Two chunks of a prompt; what comes of it is not looked at, but for errors.
 void RunPrompt(Model& model) {
   const ModelConfig& config = model.config();
-  auto kv = KvCache::Create(config, KvType::kF32, kContext);
+  auto kv =
+      KvCache::Create(config, {.type = KvType::kF32, .n_positions = kContext, .max_batch = kChunk});
   THAW_CHECK(kv);
   for (int64_t begin = 0; begin < kContext; begin += kChunk) {
     std::vector<BatchToken> batch;

@@ -27,7 +27,9 @@ struct Fixture {
                            {.max_batch = kContext, .max_context = kContext});
   }
 
-  KvCache NewKv() const { return *KvCache::Create(model->config(), KvType::kF16, kContext); }
+  KvCache NewKv() const {
+    return *KvCache::Create(model->config(), {.n_positions = kContext, .max_batch = kContext});
+  }
 
   // The logits of every token.
   std::vector<float> Run(std::span<const BatchToken> batch) const {
@@ -82,7 +84,7 @@ TEST_P(ModelOn, GoingBackAndOnAgainGivesTheSameBits) {
   std::vector<BatchToken> prompt;
   for (int32_t i = 0; i < 20; ++i) prompt.push_back(At(kv, i, 3 + i));
   const std::vector<float> whole = f.Run(prompt);
-  kv.SetLength(7);
+  kv.GoBack(7);
   const std::vector<float> again = f.Run(std::span(prompt).subspan(7));
   EXPECT_EQ(std::memcmp(again.data(), whole.data() + 7 * TinyModel::kVocabulary,
                         again.size() * sizeof(float)),
@@ -123,7 +125,7 @@ TEST_P(ModelOn, LogitsAreGivenToThoseThatWantThem) {
   std::vector<BatchToken> batch;
   for (int32_t i = 0; i < 6; ++i) batch.push_back(At(kv, i, 40 + i));
   const std::vector<float> all = f.Run(batch);
-  kv.SetLength(0);
+  kv.GoBack(0);
   for (BatchToken& token : batch) token.wants_logits = token.position == 2 || token.position == 5;
   std::vector<float> some(2 * TinyModel::kVocabulary);
   ASSERT_TRUE(f.model->Forward(batch, some, nullptr));

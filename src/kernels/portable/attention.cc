@@ -42,10 +42,10 @@ float LoadValue(const std::byte* row, int64_t i, KvType type) {
   return BF16ToF32(Load<uint16_t>(block)) * static_cast<float>(quant);
 }
 
-// Number i of the key of a position.
-float LoadKey(const AttentionArguments& a, int64_t position, int64_t i) {
-  const int64_t lane = position % kKeyUnit;
-  const std::byte* unit = a.k + (position - lane) * KvRowBytes(a.kv_type, a.head_dim);
+// Number i of the key at a place.
+float LoadKey(const AttentionArguments& a, int64_t place, int64_t i) {
+  const int64_t lane = place % kKeyUnit;
+  const std::byte* unit = a.k + (place - lane) * KvRowBytes(a.kv_type, a.head_dim);
   if (a.kv_type != KvType::kQ8_0) return LoadFloat(unit, i * kKeyUnit + lane, a.kv_type);
   const std::byte* blocks = unit + i / kKvBlock * kKvBlockBytes * kKeyUnit;
   const auto quant = Load<int8_t>(blocks + (2 + i % kKvBlock) * kKeyUnit + lane);
@@ -111,7 +111,8 @@ void AttendBlock(const AttentionArguments& a, const float* q, int64_t begin, int
   float largest = state.largest;
   for (int64_t j = 0; j < count; ++j) {
     float dot = 0;
-    for (int64_t i = 0; i < a.head_dim; ++i) dot += q[i] * a.scale * LoadKey(a, begin + j, i);
+    const int64_t place = PlaceInRing(a.ring, begin + j);
+    for (int64_t i = 0; i < a.head_dim; ++i) dot += q[i] * a.scale * LoadKey(a, place, i);
     scores[j] = Score(a, dot);
     largest = std::max(largest, scores[j]);
   }
@@ -122,7 +123,8 @@ void AttendBlock(const AttentionArguments& a, const float* q, int64_t begin, int
   for (int64_t j = 0; j < count; ++j) {
     const float weight = Weight(scores[j] - largest);
     state.weight += weight;
-    const std::byte* value = a.v + (begin + j) * KvRowBytes(a.kv_type, a.v_head_dim);
+    const int64_t place = PlaceInRing(a.ring, begin + j);
+    const std::byte* value = a.v + place * KvRowBytes(a.kv_type, a.v_head_dim);
     for (int64_t i = 0; i < a.v_head_dim; ++i) {
       state.sums[i] += weight * LoadValue(value, i, a.kv_type);
     }
