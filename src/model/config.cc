@@ -284,11 +284,15 @@ Result<void> ReadScales(const GgufFile& file, const MetadataReader& metadata, Mo
     config.temperature_interval = config.ropes.front().scaling.original_context;
   }
   const float width_scale = std::sqrt(static_cast<float>(config.d_model));
-  THAW_ASSIGN(
-      config.embedding_scale,
-      metadata.PositiveOr("embedding_scale", family.scales_embedding_by_width ? width_scale : 1));
-  THAW_ASSIGN(config.residual_scale, metadata.PositiveOr("residual_scale", 1));
-  THAW_ASSIGN(config.logit_scale, metadata.PositiveOr("logit_scale", 1));
+  const bool states_all = family.stated_scales == StatedScales::kAll;
+  const bool states_logits = family.stated_scales != StatedScales::kNone;
+  const auto scale = [&](const char* key, bool is_stated, float missing) {
+    return is_stated ? metadata.Positive(key) : metadata.PositiveOr(key, missing);
+  };
+  THAW_ASSIGN(config.embedding_scale, scale("embedding_scale", states_all,
+                                            family.scales_embedding_by_width ? width_scale : 1));
+  THAW_ASSIGN(config.residual_scale, scale("residual_scale", states_all, 1));
+  THAW_ASSIGN(config.logit_scale, scale("logit_scale", states_logits, 1));
   if (family.divides_logits) config.logit_scale = 1 / config.logit_scale;
   if (family.residual == Residual::kByField) {
     THAW_ASSIGN(config.is_parallel, file.GetBoolOr(metadata.Key("use_parallel_residual"), true));
@@ -302,13 +306,11 @@ Result<void> ReadScales(const GgufFile& file, const MetadataReader& metadata, Mo
 
 // Refuses the size of a family that Thaw does not run.
 Result<void> RefuseSize(const GgufFile& file, const ModelConfig& config) {
-  constexpr int64_t kLayersWithRope = 32;  // those of 40 layers add a slope to scores instead
-  if (config.family->name == "baichuan" && config.n_layers != kLayersWithRope) {
-    return Fail(ErrorCode::kUnsupported,
-                "{}: architecture 'baichuan' with {} layers is not supported; with {} it is",
-                file.path(), config.n_layers, kLayersWithRope);
-  }
-  return {};
+  const int64_t only = config.family->only_layers;
+  if (only == 0 || config.n_layers == only) return {};
+  return Fail(ErrorCode::kUnsupported,
+              "{}: architecture '{}' with {} layers is not supported; with {} it is", file.path(),
+              config.family->name, config.n_layers, only);
 }
 
 }  // namespace

@@ -138,7 +138,9 @@ TEST(ModelConfig, TheLastLayerOfAPeriodSeesEverything) {
   EXPECT_EQ(gemma2->final_soft_cap, 30);
   EXPECT_FLOAT_EQ(gemma2->embedding_scale, std::sqrt(32.0F));
 
-  const auto cohere2 = Read(Windowed("cohere2", "layer_norm_epsilon"));
+  const auto cohere2 = Read(Windowed("cohere2", "layer_norm_epsilon", [](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumber<float>("cohere2.logit_scale", 0.5F));
+  }));
   ASSERT_TRUE(cohere2) << cohere2.error().message;
   EXPECT_THAT(WindowsOf(*cohere2), ElementsAre(16, 16, 16, 0, 16, 16));
   EXPECT_THAT(RopesOf(*cohere2), ElementsAre(1, 1, 1, kNoRope, 1, 1));
@@ -196,6 +198,21 @@ TEST(ModelConfig, ReadsScales) {
     THAW_CHECK(writer.SetNumber<float>("granite.logit_scale", -1));
   };
   EXPECT_THAT(ErrorOf(model), HasSubstr("expected a number above 0"));
+}
+
+TEST(ModelConfig, WantsTheScalesOfFamiliesThatAreNothingWithoutThem) {
+  TinyModel model;
+  model.architecture = "minicpm";
+  EXPECT_THAT(ErrorOf(model), HasSubstr("minicpm.embedding_scale"));
+  model.architecture = "granite";
+  EXPECT_THAT(ErrorOf(model), HasSubstr("granite.logit_scale"));
+}
+
+TEST(ModelConfig, RefusesSizesOfAFamilyThatItCannotRun) {
+  TinyModel model;
+  model.architecture = "baichuan";
+  EXPECT_THAT(ErrorOf(model),
+              HasSubstr("'baichuan' with 2 layers is not supported; with 32 it is"));
 }
 
 TEST(ModelConfig, NamesAMissingField) {

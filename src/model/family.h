@@ -45,6 +45,10 @@ enum class Positions {
   kLearned,  // position_embd.weight is added to the embedding
 };
 
+// Which of embedding_scale, residual_scale and logit_scale a file has to state; without one that it
+// need not, it is 1.
+enum class StatedScales { kNone, kLogits, kAll };
+
 // Which layers see a window of positions alone, where the file states its size.
 struct WindowPattern {
   int64_t default_size = 0;  // where the file states none
@@ -77,10 +81,12 @@ struct Family {
   bool joins_gate_up = false;  // ffn_up holds the rows of gate and then those of up
 
   bool scales_embedding_by_width = false;  // by sqrt(d_model)
-  bool divides_logits = false;             // by the file's logit_scale, which multiplies elsewhere
-  float attention_soft_cap = 0;            // where the file states none; 0: none
-  float final_soft_cap = 0;                // likewise
+  StatedScales stated_scales = StatedScales::kNone;
+  bool divides_logits = false;   // by logit_scale, which multiplies them elsewhere
+  float attention_soft_cap = 0;  // where the file states none; 0: none
+  float final_soft_cap = 0;      // likewise
   WindowPattern windows = {};
+  int64_t only_layers = 0;  // how many the models that run have; 0: any number
   // Where the model has so many layers, scores are scaled by 1 / sqrt(d_model / n_heads).
   int64_t layers_of_width_scale = 0;
   int64_t no_rope_period = 0;  // of so many layers the last has no rope; 0: all have

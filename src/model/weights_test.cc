@@ -123,6 +123,7 @@ TEST(DescribeModel, ParallelBlocksShareANormWhereThereIsOne) {
   model.architecture = "command-r";
   model.add_fields = [](GgufWriter& writer) {
     THAW_CHECK(writer.SetNumber<float>("command-r.attention.layer_norm_epsilon", 1e-5F));
+    THAW_CHECK(writer.SetNumber<float>("command-r.logit_scale", 0.5F));
   };
   const auto description = Describe(model);
   ASSERT_TRUE(description) << description.error().message;
