@@ -157,6 +157,41 @@ TEST(Session, GoesBackWhereAPromptDiffers) {
   EXPECT_EQ(result.tokens, Generate(*fresh, other, Random(8)).tokens);
 }
 
+// A family in whose layers every second one has a window, here of 16 positions.
+TinyModel WindowedModel() {
+  TinyModel model;
+  model.architecture = "gemma2";
+  model.context = 400;
+  model.add_fields = [](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumber<uint32_t>("gemma2.attention.sliding_window", 16));
+  };
+  model.edit_tensors = [](std::vector<TinyModel::Tensor>& tensors) {
+    for (const char* name : {"post_attention_norm", "post_ffw_norm"}) {
+      for (const char* layer : {"blk.0.", "blk.1."}) {
+        tensors.push_back({layer + std::string(name) + ".weight", {32}});
+      }
+    }
+  };
+  return model;
+}
+
+TEST(Session, GoesBackInLayersWithWindowsOrBeginsAnew) {
+  const auto engine = LoadTiny(WindowedModel(), {.context = 400, .prefill_chunk = 8});
+  std::vector<int32_t> before(300);
+  for (size_t i = 0; i < before.size(); ++i) before[i] = 3 + static_cast<int32_t>(i * 37 % 256);
+  // Of 300 tokens, 8 in flight: a ring of 64 positions holds what a token at 259 sees.
+  for (const auto& [kept, reused] : {std::pair(290, 290), {260, 260}, {200, 0}}) {
+    std::vector<int32_t> prompt(before.begin(), before.begin() + kept);
+    prompt.insert(prompt.end(), {10, 11, 12});
+    const auto session = *engine->NewSession();
+    Generate(*session, before, Random(0));
+    const GenerationResult result = Generate(*session, prompt, Random(20));
+    EXPECT_EQ(result.statistics.reused_tokens, reused) << kept;
+    const auto fresh = *engine->NewSession();
+    EXPECT_EQ(Generate(*fresh, prompt, Random(20)).tokens, result.tokens) << kept;
+  }
+}
+
 TEST(Session, ComputesTheLastTokenOfAPromptItHoldsWhole) {
   const auto engine = LoadTiny();
   const auto session = *engine->NewSession();

@@ -54,13 +54,14 @@ uint64_t OperationsOf(const TileMap& map, Phase phase, int64_t tokens) {
   return operations;
 }
 
-// Step i of a run, counted from 1, comes after i tokens and sees i + 1 of the positions that all of
-// `kv_bytes` are for.
-uint64_t KvBytesOf(uint64_t kv_bytes, int64_t context, Phase phase, int64_t tokens) {
+// Step i of a run, counted from 1, comes after i tokens.
+uint64_t KvBytesOf(const Engine& engine, Phase phase, int64_t tokens) {
   if (phase == Phase::kPrefill) return 0;
-  const int64_t positions_seen = tokens * (tokens + 3) / 2;
-  return static_cast<uint64_t>(static_cast<double>(kv_bytes) * static_cast<double>(positions_seen) /
-                               static_cast<double>(context));
+  uint64_t bytes = 0;
+  for (int64_t i = 1; i <= tokens; ++i) {
+    bytes += KvCache::BytesSeen(engine.config(), engine.options().kv_type, i + 1);
+  }
+  return bytes;
 }
 
 // The state that the parts of a benchmark share.
@@ -108,7 +109,7 @@ class Benchmark {
     report_.workloads.push_back(
         {.phase = phase,
          .tokens = tokens,
-         .run_kv_bytes = KvBytesOf(engine_.kv_bytes(), engine_.options().context, phase, tokens),
+         .run_kv_bytes = KvBytesOf(engine_, phase, tokens),
          .run_operations = OperationsOf(engine_.weights().map(), phase, tokens)});
     total_tokens_ += static_cast<uint64_t>(tokens * (options_.runs + 1));
   }

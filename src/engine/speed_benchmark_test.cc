@@ -85,8 +85,8 @@ TEST(RunBenchmark, ADecodedTokenReadsTheKeysAndValuesThatItSees) {
   const auto engine = LoadTiny();
   const auto report = RunBenchmark(*engine, Brief(), kNoProgress);
   ASSERT_TRUE(report) << report.error().message;
-  const double position =
-      static_cast<double>(engine->kv_bytes()) / static_cast<double>(engine->options().context);
+  const double position = static_cast<double>(
+      KvCache::BytesSeen(engine->config(), engine->options().kv_type, /*length=*/1));
   EXPECT_EQ(report->workloads[0].KvBytesPerToken(), 0);
   EXPECT_DOUBLE_EQ(report->workloads[1].KvBytesPerToken(), (2 + 3 + 4) * position / 3);
   EXPECT_DOUBLE_EQ(report->workloads[2].KvBytesPerToken(), (2 + 3 + 4 + 5 + 6) * position / 5);

@@ -57,6 +57,15 @@ uint64_t KvCache::Bytes(const ModelConfig& config, const KvSize& size) {
   return LayOut(config, size).back().offset;
 }
 
+uint64_t KvCache::BytesSeen(const ModelConfig& config, KvType type, int64_t length) {
+  int64_t positions = 0;
+  for (const LayerAttention& layer : config.layers) {
+    positions += length - FirstVisible(layer.window, length - 1);
+  }
+  const int64_t row = KvRowBytes(type, config.head_dim) + KvRowBytes(type, config.v_head_dim);
+  return static_cast<uint64_t>(positions * config.n_kv_heads * row);
+}
+
 Result<KvCache> KvCache::Create(const ModelConfig& config, const KvSize& size) {
   THAW_CHECK(size.n_positions >= 1 && size.max_batch >= 1);
   THAW_TRY(CheckType(config, size.type));

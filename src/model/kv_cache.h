@@ -37,6 +37,9 @@ class KvCache {
   // Bytes that Create takes.
   static uint64_t Bytes(const ModelConfig& config, const KvSize& size);
 
+  // Bytes of the keys and values that the last of `length` positions sees.
+  static uint64_t BytesSeen(const ModelConfig& config, KvType type, int64_t length);
+
   KvType type() const { return size_.type; }
   int64_t capacity() const { return size_.n_positions; }
   int64_t max_batch() const { return size_.max_batch; }

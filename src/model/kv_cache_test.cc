@@ -124,6 +124,13 @@ TEST(KvCache, HoldsOfALayerWithAWindowWhatMayBeSeenAgain) {
   EXPECT_EQ(KvCache::Create(config, {.n_positions = 64, .max_batch = 8})->Ring(1), 0);
 }
 
+TEST(KvCache, TellsWhatAPositionSees) {
+  constexpr uint64_t kBytesOfPosition = 2 * (64 + 32) * 2;  // of one layer, in f16
+  EXPECT_EQ(KvCache::BytesSeen(BlockConfig(), KvType::kF16, 1), 3 * kBytesOfPosition);
+  EXPECT_EQ(KvCache::BytesSeen(WindowConfig(), KvType::kF16, 16), 3 * 16 * kBytesOfPosition);
+  EXPECT_EQ(KvCache::BytesSeen(WindowConfig(), KvType::kF16, 50), (2 * 50 + 16) * kBytesOfPosition);
+}
+
 TEST(KvCache, GoesBackAsFarAsWindowsAreHeld) {
   const auto back_from_100 = [](const ModelConfig& config, int64_t length) {
     auto cache = KvCache::Create(config, {.n_positions = 1000, .max_batch = 8});
