@@ -45,4 +45,21 @@ Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, st
   return activations;
 }
 
+Activations TokensOf(const Activations& all, int64_t first, int64_t count) {
+  const int64_t k = all.k;
+  Activations some = all;
+  some.n_tokens = count;
+  some.values += first * k;
+  if (all.quants == nullptr) return some;
+  some.quants += first * k;
+  some.scales += first * ActivationBlocks(k);
+  some.sums += first * (k / kActivationSum);
+  some.step_sums += first * (k / kActivationStep);
+  some.corrections += first * (k / kActivationSum);
+  some.step_corrections += first * (k / kActivationStep);
+  some.outliers += first * MaxOutliers(k);
+  some.outlier_ends += first * OutlierSegments(k);
+  return some;
+}
+
 }  // namespace thaw

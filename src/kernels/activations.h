@@ -101,4 +101,7 @@ int64_t ActivationBytes(int64_t n_tokens, int64_t k);
 // them, aligned to 64. The copy is not filled in yet.
 Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, std::byte* memory);
 
+// Tokens [first, first + count) of others.
+Activations TokensOf(const Activations& all, int64_t first, int64_t count);
+
 }  // namespace thaw

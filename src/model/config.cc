@@ -15,6 +15,7 @@ namespace {
 constexpr uint64_t kMaxLayers = 4096;
 constexpr uint64_t kMaxWidth = uint64_t{1} << 28;
 constexpr uint64_t kMaxContext = uint64_t{1} << 31;
+constexpr uint64_t kMaxExperts = 4096;
 
 // Reads the metadata of one architecture: keys are "ARCHITECTURE.key".
 class MetadataReader {
@@ -102,13 +103,6 @@ Result<const Family*> ReadFamily(const GgufFile& file) {
 
 // What the architecture's name allows, but the forward pass lacks.
 Result<void> RefuseUnsupported(const GgufFile& file, const MetadataReader& metadata) {
-  const std::string experts = metadata.Key("expert_count");
-  THAW_ASSIGN(const uint64_t n_experts, file.GetUintOr(experts, 0));
-  if (n_experts > 0) {
-    return Fail(ErrorCode::kUnsupported,
-                "{}: field '{}' is {}: mixtures of experts are not supported", file.path(), experts,
-                n_experts);
-  }
   const std::string causal = metadata.Key("attention.causal");
   THAW_ASSIGN(const bool is_causal, file.GetBoolOr(causal, true));
   if (!is_causal) {
@@ -211,12 +205,13 @@ Result<std::vector<bool>> ReadWindowedLayers(const GgufFile& file, const Metadat
   if (const GgufField* field = file.Find(metadata.Key(kPattern)); field != nullptr) {
     if (field->array() != nullptr) {
       THAW_ASSIGN(const std::vector<int64_t> values, file.ReadInts(metadata.Key(kPattern)));
-      if (values.size() != n_layers) {
+      const size_t in_file = n_layers + static_cast<size_t>(config.n_unused_layers);
+      if (values.size() != in_file) {
         return Fail(ErrorCode::kCorrupt, "{}: field '{}' has {} elements, expected one a layer: {}",
-                    file.path(), metadata.Key(kPattern), values.size(), n_layers);
+                    file.path(), metadata.Key(kPattern), values.size(), in_file);
       }
-      std::vector<bool> windowed;
-      for (const int64_t value : values) windowed.push_back(value != 0);
+      std::vector<bool> windowed(n_layers);
+      for (size_t i = 0; i < n_layers; ++i) windowed[i] = values[i] != 0;
       return windowed;
     }
     THAW_ASSIGN(period, metadata.Size(kPattern, kMaxLayers));
@@ -231,12 +226,11 @@ Result<std::vector<bool>> ReadWindowedLayers(const GgufFile& file, const Metadat
 // Windows and ropes of all layers.
 Result<void> ReadLayers(const GgufFile& file, const MetadataReader& metadata, ModelConfig& config) {
   const Family& family = *config.family;
-  config.layers.resize(static_cast<size_t>(config.n_layers));
   if (family.positions == Positions::kRope) {
     THAW_ASSIGN(RopeConfig rope, ReadRope(file, metadata, config));
     config.ropes.push_back(std::move(rope));
   } else {
-    for (LayerAttention& layer : config.layers) layer.rope = kNoRope;
+    for (LayerConfig& layer : config.layers) layer.rope = kNoRope;
   }
   for (int64_t i = 0; i < config.n_layers && family.no_rope_period != 0; ++i) {
     const bool is_last = i % family.no_rope_period == family.no_rope_period - 1;
@@ -254,13 +248,98 @@ Result<void> ReadLayers(const GgufFile& file, const MetadataReader& metadata, Mo
   if (!windows.scales_rope) local.scaling = {};
   config.ropes.push_back(std::move(local));
   for (size_t i = 0; i < windowed.size(); ++i) {
-    LayerAttention& layer = config.layers[i];
+    LayerConfig& layer = config.layers[i];
     if (windowed[i]) {
-      layer = {.window = window, .rope = 1};
+      layer.window = window;
+      layer.rope = 1;
     } else if (windows.only_window_turns) {
       layer.rope = kNoRope;
     }
   }
+  return {};
+}
+
+// The second of the contiguous extents of a tensor; 0 where the file has none of this name.
+int64_t RowsOf(const GgufFile& file, const std::string& name) {
+  const TensorInfo* tensor = file.FindTensor(name);
+  return tensor == nullptr ? 0 : tensor->dims[1];
+}
+
+// A number of groups that the experts divide into, 1 where the field is missing or 0.
+Result<int64_t> ReadGroups(const GgufFile& file, const MetadataReader& metadata,
+                           std::string_view key, int64_t most) {
+  THAW_ASSIGN(const uint64_t stated, file.GetUintOr(metadata.Key(key), 0));
+  const auto groups = static_cast<int64_t>(std::max<uint64_t>(stated, 1));
+  if (stated > static_cast<uint64_t>(most) || most % groups != 0) {
+    return Fail(ErrorCode::kCorrupt, "{}: field '{}' is {}, expected a divisor of {}", file.path(),
+                metadata.Key(key), stated, most);
+  }
+  return groups;
+}
+
+Result<Gating> ReadGating(const GgufFile& file, const MetadataReader& metadata, Gating missing) {
+  constexpr std::string_view kKey = "expert_gating_func";
+  THAW_ASSIGN(const uint64_t stated, file.GetUintOr(metadata.Key(kKey), 0));
+  if (stated == 0) return missing;
+  if (stated > static_cast<uint64_t>(Gating::kSoftmaxOfChosen)) {
+    return Fail(ErrorCode::kUnsupported,
+                "{}: field '{}' is {}; supported are: 1 (softmax), 2 (sigmoid), 3 (softmax of the "
+                "chosen)",
+                file.path(), metadata.Key(kKey), stated);
+  }
+  return static_cast<Gating>(stated);
+}
+
+// The experts, of which layers, and the width of dense blocks. Layers have experts where the file
+// has a router for them.
+Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadata,
+                             ModelConfig& config) {
+  const auto part = [](int64_t layer, std::string_view name) {
+    return fmt::format("blk.{}.{}.weight", layer, name);
+  };
+  THAW_ASSIGN(const uint64_t n_experts, file.GetUintOr(metadata.Key("expert_count"), 0));
+  int64_t with_experts = -1;  // the first layer that has them
+  bool all_have = n_experts > 0;
+  for (int64_t i = 0; i < config.n_layers; ++i) {
+    const bool has = n_experts > 0 && file.FindTensor(part(i, "ffn_gate_inp")) != nullptr;
+    config.layers[static_cast<size_t>(i)].has_experts = has;
+    all_have = all_have && has;
+    if (has && with_experts < 0) with_experts = i;
+  }
+  if (!all_have) {
+    THAW_ASSIGN(config.d_ff, metadata.Size("feed_forward_length", kMaxWidth));
+  }
+  if (with_experts < 0) return {};
+
+  ExpertConfig& experts = config.experts;
+  THAW_ASSIGN(experts.n, metadata.Size("expert_count", kMaxExperts));
+  THAW_ASSIGN(experts.n_used, metadata.Size("expert_used_count", static_cast<uint64_t>(experts.n)));
+  const int64_t in_tensor = RowsOf(file, part(with_experts, "ffn_up_exps"));
+  THAW_ASSIGN(experts.d_ff, metadata.SizeOr("expert_feed_forward_length", kMaxWidth, in_tensor));
+  if (experts.d_ff < 1) {
+    return Fail(ErrorCode::kCorrupt, "{}: tensor '{}' is missing", file.path(),
+                part(with_experts, "ffn_up_exps"));
+  }
+  THAW_ASSIGN(experts.gating, ReadGating(file, metadata, config.family->gating));
+  THAW_ASSIGN(experts.renormalizes, file.GetBoolOr(metadata.Key("expert_weights_norm"),
+                                                   config.family->renormalizes_experts));
+  THAW_ASSIGN(experts.weight_scale, metadata.PositiveOrNone("expert_weights_scale", 1));
+  if (experts.weight_scale == 0) experts.weight_scale = 1;
+  THAW_ASSIGN(experts.n_groups, ReadGroups(file, metadata, "expert_group_count", experts.n));
+  THAW_ASSIGN(experts.n_groups_used,
+              metadata.SizeOr("expert_group_used_count", kMaxExperts, experts.n_groups));
+  experts.n_groups_used = std::min(experts.n_groups_used, experts.n_groups);
+  if (experts.n_groups_used * (experts.n / experts.n_groups) < experts.n_used) {
+    return Fail(ErrorCode::kCorrupt, "{}: {} of {} groups of experts hold fewer than {} experts",
+                file.path(), experts.n_groups_used, experts.n_groups, experts.n_used);
+  }
+  // Shared experts stand side by side in one block.
+  THAW_ASSIGN(const uint64_t n_shared, file.GetUintOr(metadata.Key("expert_shared_count"), 0));
+  const int64_t shared = n_shared == 0
+                             ? RowsOf(file, part(with_experts, "ffn_up_shexp"))
+                             : static_cast<int64_t>(std::min(n_shared, kMaxExperts)) * experts.d_ff;
+  THAW_ASSIGN(experts.shared_d_ff,
+              metadata.SizeOr("expert_shared_feed_forward_length", kMaxWidth, shared));
   return {};
 }
 
@@ -323,14 +402,22 @@ Result<ModelConfig> ReadModelConfig(const GgufFile& file) {
   THAW_ASSIGN(config.name, file.GetStringOr("general.name", ""));
   THAW_ASSIGN(config.n_layers, metadata.Size("block_count", kMaxLayers));
   THAW_ASSIGN(config.d_model, metadata.Size("embedding_length", kMaxWidth));
-  THAW_ASSIGN(config.d_ff, metadata.Size("feed_forward_length", kMaxWidth));
   THAW_ASSIGN(config.context_length, metadata.Size("context_length", kMaxContext));
   THAW_TRY(RefuseSize(file, config));
+  THAW_ASSIGN(const uint64_t n_unused, file.GetUintOr(metadata.Key("nextn_predict_layers"), 0));
+  if (n_unused >= static_cast<uint64_t>(config.n_layers)) {
+    return Fail(ErrorCode::kCorrupt, "{}: field '{}' is {}, expected less than the {} layers",
+                file.path(), metadata.Key("nextn_predict_layers"), n_unused, config.n_layers);
+  }
+  config.n_unused_layers = static_cast<int64_t>(n_unused);
+  config.n_layers -= config.n_unused_layers;
+  config.layers.resize(static_cast<size_t>(config.n_layers));
   const bool is_rms = config.family->norm == NormKind::kRms;
   THAW_ASSIGN(config.norm_epsilon, metadata.Positive(is_rms ? "attention.layer_norm_rms_epsilon"
                                                             : "attention.layer_norm_epsilon"));
   THAW_TRY(ReadAttention(file, metadata, config));
   THAW_TRY(ReadLayers(file, metadata, config));
+  THAW_TRY(ReadFeedForward(file, metadata, config));
   THAW_TRY(ReadScales(file, metadata, config));
   const TensorInfo* embedding = file.FindTensor("token_embd.weight");
   if (embedding == nullptr) {

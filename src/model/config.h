@@ -1,6 +1,7 @@
 // The shape of a model: what its file's metadata says of it, checked.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,10 +13,11 @@
 
 namespace thaw {
 
-// What the attention of one layer does unlike that of others.
-struct LayerAttention {
+// What one layer does unlike others.
+struct LayerConfig {
   int64_t window = 0;  // positions that a token sees, its own the last; 0: all
   int rope = 0;        // which of ModelConfig::ropes turns its heads, or kNoRope
+  bool has_experts = false;
 };
 
 inline constexpr int kNoRope = -1;
@@ -24,8 +26,9 @@ struct ModelConfig {
   const Family* family = nullptr;
   std::string name;  // general.name, for people; may be empty
   int64_t n_layers = 0;
+  int64_t n_unused_layers = 0;  // in the file after those: they predict further tokens
   int64_t d_model = 0;
-  int64_t d_ff = 0;
+  int64_t d_ff = 0;  // hidden width of dense blocks; 0: none
   int64_t n_heads = 0;
   int64_t n_kv_heads = 0;      // n_heads is a multiple
   int64_t head_dim = 0;        // of queries and keys
@@ -40,7 +43,8 @@ struct ModelConfig {
   std::vector<RopeConfig> ropes;
   // Frequency factors of the first rope for sessions longer than its original context, or none.
   std::vector<float> long_frequency_factors;
-  std::vector<LayerAttention> layers;  // [n_layers]
+  std::vector<LayerConfig> layers;  // [n_layers]
+  ExpertConfig experts;             // of the layers that have them; n is 0 where none has
 
   float attention_scale = 1;     // of scores
   float attention_soft_cap = 0;  // c of c tanh(score / c); 0: none
@@ -53,6 +57,8 @@ struct ModelConfig {
   float logit_scale = 1;      // of logits
 
   int64_t group() const { return n_heads / n_kv_heads; }
+  // Hidden width of the widest block that all tokens go through.
+  int64_t widest_block() const { return std::max(d_ff, experts.shared_d_ff); }
   int64_t rope_dim() const { return ropes.empty() ? 0 : ropes.front().rope_dim; }
 };
 

@@ -120,13 +120,13 @@ TinyModel Windowed(const std::string& architecture, const char* epsilon,
 
 std::vector<int64_t> WindowsOf(const ModelConfig& config) {
   std::vector<int64_t> windows;
-  for (const LayerAttention& layer : config.layers) windows.push_back(layer.window);
+  for (const LayerConfig& layer : config.layers) windows.push_back(layer.window);
   return windows;
 }
 
 std::vector<int> RopesOf(const ModelConfig& config) {
   std::vector<int> ropes;
-  for (const LayerAttention& layer : config.layers) ropes.push_back(layer.rope);
+  for (const LayerConfig& layer : config.layers) ropes.push_back(layer.rope);
   return ropes;
 }
 

@@ -11,6 +11,7 @@
 
 #include "kernels/kernel_table.h"
 #include "kernels/rope.h"
+#include "model/experts.h"
 
 namespace thaw {
 
@@ -28,6 +29,7 @@ enum class NormKind {
 enum class QkNorm {
   kNone,
   kHead,           // RMS of each head, blk.N.attn_{q,k}_norm.weight [head_dim]
+  kOptionalHead,   // the same where the file has it
   kRow,            // RMS of all heads together, [heads * head_dim]
   kOptionalLayer,  // layer norm of each head, [head_dim, heads], where the file has it
 };
@@ -70,7 +72,9 @@ struct Family {
   NormKind norm = NormKind::kRms;
   bool norms_before = true;  // what a block reads: attn_norm, and
   std::string_view ffn_norm = "ffn_norm";
-  bool norms_after = false;                // what a block adds: post_attention_norm, post_ffw_norm
+  bool norms_after = false;  // what a block adds:
+  std::string_view attention_after_norm = "post_attention_norm";
+  std::string_view ffn_after_norm = "post_ffw_norm";
   bool has_second_attention_norm = false;  // attn_norm_2, of attention where there is one
   QkNorm qk_norm = QkNorm::kNone;
   bool norms_turned_heads = false;  // queries and keys are normed after they turn
@@ -79,6 +83,12 @@ struct Family {
   Nonlinearity nonlinearity = Nonlinearity::kSilu;
   bool is_gated = true;        // the hidden layer is f(gate) * up, not f(up)
   bool joins_gate_up = false;  // ffn_up holds the rows of gate and then those of up
+
+  // Of layers with experts; which they are says the file (blk.N.ffn_gate_inp.weight).
+  Gating gating = Gating::kSoftmax;   // where the file states none
+  bool renormalizes_experts = false;  // likewise: a token's weights add up to 1
+  Presence expert_bias =
+      Presence::kAbsent;  // blk.N.ffn_{gate_inp,gate_exps,up_exps,down_exps}.bias
 
   bool scales_embedding_by_width = false;  // by sqrt(d_model)
   StatedScales stated_scales = StatedScales::kNone;

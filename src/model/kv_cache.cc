@@ -39,7 +39,7 @@ Result<void> KvCache::CheckType(const ModelConfig& config, KvType type) {
 std::vector<KvCache::Layer> KvCache::LayOut(const ModelConfig& config, const KvSize& size) {
   std::vector<Layer> layers;
   size_t offset = 0;
-  for (const LayerAttention& attention : config.layers) {
+  for (const LayerConfig& attention : config.layers) {
     const int64_t held = HeldPositions(size, attention.window);
     const Layer layer{.offset = offset,
                       .key_bytes = AlignUp(KeyBytes(size.type, config.head_dim, held)),
@@ -59,7 +59,7 @@ uint64_t KvCache::Bytes(const ModelConfig& config, const KvSize& size) {
 
 uint64_t KvCache::BytesSeen(const ModelConfig& config, KvType type, int64_t length) {
   int64_t positions = 0;
-  for (const LayerAttention& layer : config.layers) {
+  for (const LayerConfig& layer : config.layers) {
     positions += length - FirstVisible(layer.window, length - 1);
   }
   const int64_t row = KvRowBytes(type, config.head_dim) + KvRowBytes(type, config.v_head_dim);

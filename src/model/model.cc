@@ -47,19 +47,29 @@ void Scale(std::span<float> x, float factor) {
   for (float& number : x) number *= factor;
 }
 
-// The tiles of the largest group of products that is multiplied at once.
-size_t MostTilesAtOnce(const ModelWeights& weights, const TileMap& map) {
+// The tiles of the largest group of products that is multiplied at once, of which `experts` at most
+// go through experts at a time.
+size_t MostTilesAtOnce(const ModelWeights& weights, const TileMap& map, int64_t experts) {
   const auto tiles = [&](std::initializer_list<const LinearWeights*> group) {
-    size_t count = 0;
+    int64_t count = 0;
     for (const LinearWeights* w : group) {
-      if (w->rows != 0) count += static_cast<size_t>(map.tiles_of(w->matrix).count);
+      if (w->rows == 0) continue;
+      const bool is_chosen = map.matrix(w->matrix).is_chosen();
+      count += map.tiles_of(w->matrix, 0).count * (is_chosen ? experts : 1);
     }
-    return count;
+    return static_cast<size_t>(count);
   };
   size_t most = tiles({&weights.output});
+  const auto count_block = [&](const FeedForwardWeights& block) {
+    most = std::max({most, tiles({&block.gate, &block.up}), tiles({&block.down})});
+  };
   for (const LayerWeights& layer : weights.layers) {
-    most = std::max({most, tiles({&layer.q, &layer.k, &layer.v}), tiles({&layer.attention_output}),
-                     tiles({&layer.gate, &layer.up}), tiles({&layer.down})});
+    most =
+        std::max({most, tiles({&layer.q, &layer.k, &layer.v}), tiles({&layer.attention_output})});
+    count_block(layer.ffn);
+    if (!layer.experts) continue;
+    most = std::max(most, tiles({&layer.experts->router, &layer.experts->shared_gate}));
+    count_block(layer.experts->each);
   }
   return most;
 }
@@ -101,8 +111,11 @@ Model::Model(ModelDescription description, std::vector<RopeAngles> angles, Weigh
       kernels_(kernels),
       pool_(pool),
       options_(options),
-      visits_(MostTilesAtOnce(weights_, weights.map())),
-      rows_done_(static_cast<size_t>((config_.d_ff + kActivatedRows - 1) / kActivatedRows)) {}
+      visits_(
+          MostTilesAtOnce(weights_, weights.map(),
+                          std::min(config_.experts.n, ExpertPairs(config_, options.max_batch)))),
+      rows_done_(
+          static_cast<size_t>((config_.widest_block() + kActivatedRows - 1) / kActivatedRows)) {}
 
 void Model::ForEachToken(int64_t n_tokens, FunctionRef<void(int64_t)> body) {
   pool_.ParallelFor(n_tokens, 1, [&](int64_t begin, int64_t end, int) {
@@ -197,13 +210,13 @@ void Model::ReadStream(const std::optional<NormWeights>& norm, int64_t i) {
   }
 }
 
-void Model::AddToStream(const LinearWeights& weights, const std::optional<NormWeights>& norm,
+void Model::AddToStream(const std::vector<float>& bias, const std::optional<NormWeights>& norm,
                         int64_t i) {
   const int64_t d = config_.d_model;
   float* x = work_.x + i * d;
   float* added = work_.projected + i * d;
   if (norm || config_.residual_scale != 1) {
-    if (!weights.bias.empty()) kernels_.add(added, weights.bias.data(), d, added);
+    if (!bias.empty()) kernels_.add(added, bias.data(), d, added);
     if (norm) Norm(*norm, added, added);
     if (config_.residual_scale != 1) {
       Scale(std::span(added, static_cast<size_t>(d)), config_.residual_scale);
@@ -211,7 +224,7 @@ void Model::AddToStream(const LinearWeights& weights, const std::optional<NormWe
     return kernels_.add(x, added, d, x);
   }
   kernels_.add(x, added, d, x);
-  if (!weights.bias.empty()) kernels_.add(x, weights.bias.data(), d, x);
+  if (!bias.empty()) kernels_.add(x, bias.data(), d, x);
 }
 
 Result<void> Model::RunLayer(int64_t index, std::span<const BatchToken> batch) {
@@ -229,8 +242,9 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
     ReadStream(layer.attention_norm, i);
     kernels_.quantize_activations(normed, i, i + 1);
   });
-  const Product qkv[] = {{&layer.q, work_.q}, {&layer.k, work_.k}, {&layer.v, work_.v}};
-  THAW_TRY(Multiply(qkv, normed));
+  const Product qkv[] = {
+      {&layer.q, &normed, work_.q}, {&layer.k, &normed, work_.k}, {&layer.v, &normed, work_.v}};
+  THAW_TRY(Multiply(qkv));
   // Neighbours share the cache lines of a unit of keys: one thread takes them where there are
   // enough units for all.
   const int64_t grain = n_tokens >= 2 * kKeyUnit * pool_.thread_count() ? kKeyUnit : 1;
@@ -243,8 +257,8 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
   const int64_t width = c.n_heads * c.v_head_dim;
   const Activations attended = ViewActivations(work_.attended, n_tokens, width, work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(attended, i, i + 1); });
-  const Product output[] = {{&layer.attention_output, work_.projected}};
-  return Multiply(output, attended);
+  const Product output[] = {{&layer.attention_output, &attended, work_.projected}};
+  return Multiply(output);
 }
 
 void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchToken& token,
@@ -390,30 +404,38 @@ Result<void> Model::RunFeedForward(const LayerWeights& layer, int64_t n_tokens) 
   const Activations normed = ViewActivations(work_.normed, n_tokens, c.d_model, work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) {
     if (c.is_parallel) ReadStream(layer.ffn_norm, i);
-    AddToStream(layer.attention_output, layer.attention_after, i);
+    AddToStream(layer.attention_output.bias, layer.attention_after, i);
     if (!c.is_parallel) ReadStream(layer.ffn_norm, i);
     kernels_.quantize_activations(normed, i, i + 1);
   });
-  const Product both[] = {{&layer.gate, work_.gate}, {&layer.up, work_.up}};
-  const std::span gate_up(both, c.family->is_gated ? 2 : 1);
-  for (std::atomic<int32_t>& rows : rows_done_) rows.store(0, std::memory_order_relaxed);
-  THAW_TRY(Multiply(gate_up, normed, [&](int64_t begin, int64_t end) {
-    ActivateDone(layer, n_tokens, begin, end);
-  }));
-  const Activations hidden = ViewActivations(work_.gate, n_tokens, c.d_ff, work_.quantized);
-  ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(hidden, i, i + 1); });
-  const Product down[] = {{&layer.down, work_.projected}};
-  THAW_TRY(Multiply(down, hidden));
-  ForEachToken(n_tokens, [&](int64_t i) { AddToStream(layer.down, layer.ffn_after, i); });
+  THAW_TRY(layer.experts ? RunExperts(layer, normed) : RunBlock(layer.ffn, normed));
+  const std::vector<float> no_bias;
+  const std::vector<float>& bias = layer.experts ? no_bias : layer.ffn.down.bias;
+  ForEachToken(n_tokens, [&](int64_t i) { AddToStream(bias, layer.ffn_after, i); });
   return {};
 }
 
-void Model::ActivateDone(const LayerWeights& layer, int64_t n_tokens, int64_t begin, int64_t end) {
-  const int64_t d_ff = config_.d_ff;
+Result<void> Model::RunBlock(const FeedForwardWeights& ffn, const Activations& normed) {
+  const int64_t n_tokens = normed.n_tokens;
+  const Product both[] = {{&ffn.gate, &normed, work_.gate}, {&ffn.up, &normed, work_.up}};
+  const std::span gate_up(both, config_.family->is_gated ? 2 : 1);
+  for (std::atomic<int32_t>& rows : rows_done_) rows.store(0, std::memory_order_relaxed);
+  THAW_TRY(Multiply(gate_up,
+                    [&](int64_t begin, int64_t end) { ActivateDone(ffn, n_tokens, begin, end); }));
+  const Activations hidden =
+      ViewActivations(work_.gate, n_tokens, ffn.gate.rows, work_.quantized_hidden);
+  ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(hidden, i, i + 1); });
+  const Product down[] = {{&ffn.down, &hidden, work_.projected}};
+  return Multiply(down);
+}
+
+void Model::ActivateDone(const FeedForwardWeights& ffn, int64_t n_tokens, int64_t begin,
+                         int64_t end) {
+  const int64_t d_ff = ffn.gate.rows;
   const int32_t products = config_.family->is_gated ? 2 : 1;
   const auto activate_blocks = [&](int64_t first, int64_t last) {
     if (first == last) return;
-    Activate(layer, n_tokens, first * kActivatedRows, std::min(last * kActivatedRows, d_ff));
+    Activate(ffn, n_tokens, first * kActivatedRows, std::min(last * kActivatedRows, d_ff));
   };
   const int64_t block_end = (end + kActivatedRows - 1) / kActivatedRows;
   int64_t whole = begin / kActivatedRows;  // blocks [whole, block) are there
@@ -432,15 +454,16 @@ void Model::ActivateDone(const LayerWeights& layer, int64_t n_tokens, int64_t be
   activate_blocks(whole, block_end);
 }
 
-void Model::Activate(const LayerWeights& layer, int64_t n_tokens, int64_t begin, int64_t end) {
+void Model::Activate(const FeedForwardWeights& ffn, int64_t n_tokens, int64_t begin, int64_t end) {
+  const int64_t d_ff = ffn.gate.rows;
   const auto add_bias = [&](const LinearWeights& weights, float* y) {
     if (!weights.bias.empty()) kernels_.add(y, weights.bias.data() + begin, end - begin, y);
   };
   for (int64_t i = 0; i < n_tokens; ++i) {
-    float* gate = work_.gate + i * config_.d_ff + begin;
-    float* up = config_.family->is_gated ? work_.up + i * config_.d_ff + begin : nullptr;
-    add_bias(layer.gate, gate);
-    if (up != nullptr) add_bias(layer.up, up);
+    float* gate = work_.gate + i * d_ff + begin;
+    float* up = config_.family->is_gated ? work_.up + i * d_ff + begin : nullptr;
+    add_bias(ffn.gate, gate);
+    if (up != nullptr) add_bias(ffn.up, up);
     kernels_.activate(config_.family->nonlinearity, gate, up, end - begin, gate);
   }
 }
@@ -461,8 +484,8 @@ Result<void> Model::ComputeLogits(std::span<const BatchToken> batch, std::span<f
          work_.normed + i * c.d_model);
     kernels_.quantize_activations(normed, i, i + 1);
   });
-  const Product product[] = {{&output, logits.data()}};
-  THAW_TRY(Multiply(product, normed));
+  const Product product[] = {{&output, &normed, logits.data()}};
+  THAW_TRY(Multiply(product));
   FinishLogits(logits);
   return {};
 }
@@ -485,9 +508,13 @@ void Model::FinishLogits(std::span<float> logits) {
   });
 }
 
-void Model::PlanWork(std::span<const Product> products, int64_t n_tokens) {
+void Model::PlanWork(std::span<const Product> products) {
   int64_t total_rows = 0;
-  for (const Product& product : products) total_rows += product.weights->rows;
+  int64_t n_tokens = 0;
+  for (const Product& product : products) {
+    total_rows += product.weights->rows;
+    n_tokens = std::max(n_tokens, product.activations->n_tokens);
+  }
   const int64_t items_per_thread = n_tokens < kManyTokens ? kItemsPerThread : kItemsOfMany;
   const int64_t items = items_per_thread * pool_.thread_count();
   const int64_t even_share = (total_rows + items - 1) / items;
@@ -497,7 +524,7 @@ void Model::PlanWork(std::span<const Product> products, int64_t n_tokens) {
   visit_count_ = 0;
   streamed_.clear();
   for (const Product& product : products) {
-    const TileMap::Range& tiles = cache_.map().tiles_of(product.weights->matrix);
+    const TileMap::Range tiles = cache_.map().tiles_of(product.weights->matrix, product.expert);
     for (int32_t tile = tiles.first; tile < tiles.first + tiles.count; ++tile) {
       if (cache_.HasPlace(tile)) {
         PlanTile(product, tile, rows_per_item);
@@ -522,14 +549,14 @@ void Model::PlanTile(const Product& product, int32_t tile, int64_t rows_per_item
   }
 }
 
-Result<void> Model::Multiply(std::span<const Product> products, const Activations& activations) {
-  return Multiply(products, activations, [](int64_t, int64_t) {});
+Result<void> Model::Multiply(std::span<const Product> products) {
+  return Multiply(products, [](int64_t, int64_t) {});
 }
 
-Result<void> Model::Multiply(std::span<const Product> products, const Activations& activations,
+Result<void> Model::Multiply(std::span<const Product> products,
                              FunctionRef<void(int64_t begin, int64_t end)> done) {
   const Stopwatch matmul(times_.matmul);
-  PlanWork(products, activations.n_tokens);
+  PlanWork(products);
   std::mutex outcome_mutex;
   Result<void> outcome;  // the first error
   const auto keep_error = [&](Error error) {
@@ -547,11 +574,14 @@ Result<void> Model::Multiply(std::span<const Product> products, const Activation
                                 .n_rows = tile.row_count,
                                 .k = matrix.cols,
                                 .is_packed = matrix.is_packed};
+          const Product& product = *item.product;
+          // Of the product's rows; an expert's begin somewhere in the matrix.
+          const int64_t first = tile.row_begin - product.expert * product.weights->rows;
           kernels_.matmul(
-              rows, item.row_begin, item.row_end, activations, item.product->out + tile.row_begin,
-              item.product->weights->rows,
+              rows, item.row_begin, item.row_end, *product.activations, product.out + first,
+              product.weights->rows,
               work_.matmul_scratch + static_cast<size_t>(worker) * work_.matmul_scratch_stride);
-          done(tile.row_begin + item.row_begin, tile.row_begin + item.row_end);
+          done(first + item.row_begin, first + item.row_end);
         }
         item.visit->Leave();
       });

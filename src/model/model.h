@@ -71,10 +71,12 @@ class Model {
                        const std::atomic<bool>* cancel);
 
  private:
-  // One product of a group that shares its activations.
+  // One product, without bias. Of a matrix of experts it is that of one of them.
   struct Product {
     const LinearWeights* weights;
-    float* out;  // [tokens, weights->rows]
+    const Activations* activations;  // whose quantized copy is ready
+    float* out;                      // [activations->n_tokens, weights->rows]
+    int64_t expert = 0;
   };
 
   // A run of rows of one tile: what one thread multiplies at a time.
@@ -101,14 +103,36 @@ class Model {
   // What a block reads: the stream of a token, normed where there is a norm, to work_.normed.
   void ReadStream(const std::optional<NormWeights>& norm, int64_t i);
   // Adds what a block has projected to the stream of a token: with its bias, normed and scaled.
-  void AddToStream(const LinearWeights& weights, const std::optional<NormWeights>& norm, int64_t i);
+  void AddToStream(const std::vector<float>& bias, const std::optional<NormWeights>& norm,
+                   int64_t i);
   Result<void> RunLayer(int64_t index, std::span<const BatchToken> batch);
   Result<void> RunAttention(int64_t index, std::span<const BatchToken> batch);
   Result<void> RunFeedForward(const LayerWeights& layer, int64_t n_tokens);
+  // The block that all tokens go through: from `normed` to work_.projected, without the last bias.
+  Result<void> RunBlock(const FeedForwardWeights& ffn, const Activations& normed);
   // Takes note that gate or up has got rows [begin, end), and activates those that both have.
-  void ActivateDone(const LayerWeights& layer, int64_t n_tokens, int64_t begin, int64_t end);
+  void ActivateDone(const FeedForwardWeights& ffn, int64_t n_tokens, int64_t begin, int64_t end);
   // Biases and activation of rows [begin, end), from work_.gate and work_.up to work_.gate.
-  void Activate(const LayerWeights& layer, int64_t n_tokens, int64_t begin, int64_t end);
+  void Activate(const FeedForwardWeights& ffn, int64_t n_tokens, int64_t begin, int64_t end);
+
+  // model_experts.cc. A layer with experts: from `normed` to work_.projected, with all biases.
+  Result<void> RunExperts(const LayerWeights& layer, const Activations& normed);
+  // Which experts each token goes through, into work_.choices.
+  Result<void> Route(const ExpertWeights& experts, const Activations& normed);
+  // Sorts tokens by expert: expert_runs_ and the tables of pairs.
+  void PlanExpertRuns(int64_t n_tokens);
+  // Tells the weight cache which tiles the layer's experts need, in the order of their visits.
+  void ExpectExperts(const FeedForwardWeights& each);
+  // Experts of `runs`, whose pairs fit into the workspace together, added to work_.mixed.
+  struct ExpertRun {
+    int32_t expert;
+    int64_t first;  // pair
+    int64_t count;
+  };
+  Result<void> RunWave(const FeedForwardWeights& each, std::span<const ExpertRun> runs,
+                       const Activations& normed);
+  // The runs of one wave after the other.
+  std::vector<std::span<const ExpertRun>> Waves() const;
   // Bias, q/k norm and rope of one token; its key and value go to its KV cache.
   void PrepareHeads(const LayerWeights& layer, int64_t index, const BatchToken& token, int64_t i);
   // The norm of the queries or the keys of a token.
@@ -130,14 +154,13 @@ class Model {
   // Bias, scale and soft cap of whole rows of logits.
   void FinishLogits(std::span<float> logits);
 
-  // The products of the activations [n_tokens, k], whose quantized copy is ready, without biases.
-  Result<void> Multiply(std::span<const Product> products, const Activations& activations);
+  Result<void> Multiply(std::span<const Product> products);
   // The same; calls done(begin, end), on any thread, for each run of rows that one of them has got.
-  Result<void> Multiply(std::span<const Product> products, const Activations& activations,
+  Result<void> Multiply(std::span<const Product> products,
                         FunctionRef<void(int64_t begin, int64_t end)> done);
   // Splits products into work_items_: tiles that are in memory first, so that the others have
   // time to come.
-  void PlanWork(std::span<const Product> products, int64_t n_tokens);
+  void PlanWork(std::span<const Product> products);
   void PlanTile(const Product& product, int32_t tile, int64_t rows_per_item);
 
   const ModelConfig config_;
@@ -150,6 +173,11 @@ class Model {
 
   Workspace work_;
   std::vector<TokenRun> runs_;  // of the current pass
+  // Of the current layer with experts; kept for their memory.
+  std::vector<ExpertRun> expert_runs_;
+  std::vector<Activations> run_activations_;
+  std::vector<Product> expert_products_;
+  std::vector<int32_t> expected_;  // tiles
   // Of the current Multiply; kept for their memory.
   std::vector<WorkItem> work_items_;
   std::vector<std::pair<const Product*, int32_t>> streamed_;  // tiles without a place

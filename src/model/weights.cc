@@ -1,5 +1,6 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <array>
 #include <initializer_list>
 #include <span>
@@ -14,6 +15,7 @@
 namespace thaw {
 namespace {
 
+using enum Presence;
 using Dimensions = std::array<int64_t, kMaxTensorDimensions>;  // the contiguous one first
 
 // Finds tensors by name and checks their shapes; remembers which were used.
@@ -51,9 +53,9 @@ class TensorFinder {
     const NormKind kind = model_.config.family->norm;
     NormWeights norm;
     if (kind == NormKind::kUnweightedLayer) return norm;
-    THAW_ASSIGN(norm.weight, Vector(stem + ".weight", d, Presence::kRequired));
+    THAW_ASSIGN(norm.weight, Vector(stem + ".weight", d, kRequired));
     if (kind == NormKind::kBiasedLayer) {
-      THAW_ASSIGN(norm.bias, Vector(stem + ".bias", d, Presence::kRequired));
+      THAW_ASSIGN(norm.bias, Vector(stem + ".bias", d, kRequired));
     }
     return norm;
   }
@@ -76,6 +78,18 @@ class TensorFinder {
     LinearWeights linear{.rows = rows, .cols = cols};
     THAW_ASSIGN(linear.matrix, Matrix(stem + ".weight", rows, cols));
     THAW_ASSIGN(linear.bias, Vector(stem + ".bias", rows, bias));
+    return linear;
+  }
+
+  // `stem`.weight, which holds `rows` x `cols` for each of the experts, and its bias likewise.
+  Result<LinearWeights> Experts(const std::string& stem, int64_t rows, int64_t cols,
+                                Presence bias) {
+    const int64_t n = model_.config.experts.n;
+    LinearWeights linear{.rows = rows, .cols = cols};
+    THAW_ASSIGN(const TensorInfo* tensor, FindMultiplied(stem + ".weight", {cols, rows, n, 1}));
+    linear.matrix = Add(*tensor, 0, n * rows, /*row_lookup_only=*/false);
+    model_.matrices.back().n_experts = n;
+    THAW_ASSIGN(linear.bias, Floats(stem + ".bias", {rows, n, 1, 1}, bias));
     return linear;
   }
 
@@ -104,10 +118,20 @@ class TensorFinder {
     return {};
   }
 
-  // An error for the first tensor that nobody asked for.
+  // An error for the first tensor that nobody asked for, in the layers that are run.
   Result<void> CheckAllUsed() const {
+    const ModelConfig& config = model_.config;
+    const int64_t in_file = config.n_layers + config.n_unused_layers;
+    std::vector<std::string> unused;
+    for (int64_t layer = config.n_layers; layer < in_file; ++layer) {
+      unused.push_back(fmt::format("blk.{}.", layer));
+    }
     for (const TensorInfo& tensor : file_.tensors()) {
       if (used_.contains(tensor.name)) continue;
+      if (std::ranges::any_of(
+              unused, [&](const std::string& layer) { return tensor.name.starts_with(layer); })) {
+        continue;
+      }
       return Fail(ErrorCode::kUnsupported,
                   "{}: architecture '{}' has no use for this tensor here, so its output would be "
                   "wrong without it",
@@ -118,7 +142,11 @@ class TensorFinder {
 
  private:
   Result<const TensorInfo*> FindMatrix(const std::string& name, int64_t rows, int64_t cols) {
-    THAW_ASSIGN(const TensorInfo* tensor, Find(name, {cols, rows, 1, 1}, Presence::kRequired));
+    return FindMultiplied(name, {cols, rows, 1, 1});
+  }
+
+  Result<const TensorInfo*> FindMultiplied(const std::string& name, const Dimensions& shape) {
+    THAW_ASSIGN(const TensorInfo* tensor, Find(name, shape, kRequired));
     if (!CanMultiply(tensor->type)) {
       return Fail(ErrorCode::kUnsupported, "{}: weights of type {} cannot be multiplied",
                   Where(name), Info(tensor->type).name);
@@ -144,19 +172,26 @@ class TensorFinder {
 
   Result<const TensorInfo*> Find(const std::string& name, const Dimensions& expected,
                                  Presence presence) {
-    if (presence == Presence::kAbsent) return nullptr;
+    if (presence == kAbsent) return nullptr;
     const TensorInfo* tensor = file_.FindTensor(name);
     if (tensor == nullptr) {
-      if (presence == Presence::kOptional) return nullptr;
+      if (presence == kOptional) return nullptr;
       return Fail(ErrorCode::kCorrupt, "{}: the tensor is missing", Where(name));
     }
     used_.insert(tensor->name);
     if (tensor->dims != expected) {
       return Fail(ErrorCode::kCorrupt, "{}: its shape is {}, expected {}", Where(name),
                   ShapeText(tensor->extents()),
-                  ShapeText(std::span(expected).first(expected[1] == 1 ? 1 : 2)));
+                  ShapeText(std::span(expected).first(DimensionsOf(expected))));
     }
     return tensor;
+  }
+
+  // How many there are but for ones at the end.
+  static size_t DimensionsOf(const Dimensions& shape) {
+    size_t n = shape.size();
+    while (n > 1 && shape[n - 1] == 1) --n;
+    return n;
   }
 
   std::string Where(std::string_view name) const {
@@ -190,7 +225,7 @@ class LayerDescriber {
                 find_.Linear(Name("attn_output"), config_.d_model, attention_size,
                              family_.attention_output_bias));
     if (family_.norms_after) {
-      THAW_ASSIGN(layer.attention_after, Norm("post_attention_norm"));
+      THAW_ASSIGN(layer.attention_after, Norm(family_.attention_after_norm));
     }
     find_.EnterGroup(index_, WeightGroup::kFeedForward);
     THAW_TRY(DescribeFeedForward(layer));
@@ -227,37 +262,80 @@ class LayerDescriber {
       case QkNorm::kNone:
         return std::vector<float>();
       case QkNorm::kHead:
-        return find_.Vector(Name(part), config_.head_dim, Presence::kRequired);
+        return find_.Vector(Name(part), config_.head_dim, kRequired);
+      case QkNorm::kOptionalHead:
+        return find_.Vector(Name(part), config_.head_dim, kOptional);
       case QkNorm::kRow:
-        return find_.Vector(Name(part), n_heads * config_.head_dim, Presence::kRequired);
+        return find_.Vector(Name(part), n_heads * config_.head_dim, kRequired);
       case QkNorm::kOptionalLayer:
         break;
     }
-    return find_.Floats(Name(part), {config_.head_dim, n_heads, 1, 1}, Presence::kOptional);
+    return find_.Floats(Name(part), {config_.head_dim, n_heads, 1, 1}, kOptional);
   }
 
   Result<void> DescribeFeedForward(LayerWeights& layer) {
-    const int64_t d = config_.d_model;
-    const int64_t d_ff = config_.d_ff;
-    const Presence bias = family_.ffn_bias;
     if (family_.norms_before) {
       // Where the blocks are parallel and have one norm, it is that of attention.
       const std::string_view own = family_.ffn_norm;
       const bool has_own = !config_.is_parallel || find_.Has(Name(fmt::format("{}.weight", own)));
       THAW_ASSIGN(layer.ffn_norm, Norm(has_own ? own : "attn_norm"));
     }
-    if (!family_.is_gated) {
-      THAW_ASSIGN(layer.gate, find_.Linear(Name("ffn_up"), d_ff, d, bias));
-    } else if (family_.joins_gate_up) {
-      THAW_TRY(find_.Joined(Name("ffn_up"), d, bias, {{&layer.gate, d_ff}, {&layer.up, d_ff}}));
+    if (config_.layers[static_cast<size_t>(index_)].has_experts) {
+      THAW_TRY(DescribeExperts(layer));
     } else {
-      THAW_ASSIGN(layer.gate, find_.Linear(Name("ffn_gate"), d_ff, d, bias));
-      THAW_ASSIGN(layer.up, find_.Linear(Name("ffn_up"), d_ff, d, bias));
+      THAW_ASSIGN(layer.ffn, Dense("", config_.d_ff));
     }
-    THAW_ASSIGN(layer.down, find_.Linear(Name("ffn_down"), d, d_ff, bias));
     if (family_.norms_after) {
-      THAW_ASSIGN(layer.ffn_after, Norm("post_ffw_norm"));
+      THAW_ASSIGN(layer.ffn_after, Norm(family_.ffn_after_norm));
     }
+    return {};
+  }
+
+  // A block that all tokens go through; `suffix` is that of its tensors' names.
+  Result<FeedForwardWeights> Dense(std::string_view suffix, int64_t d_ff) {
+    const int64_t d = config_.d_model;
+    const Presence bias = family_.ffn_bias;
+    const auto name = [&](std::string_view part) {
+      return Name(fmt::format("{}{}", part, suffix));
+    };
+    FeedForwardWeights ffn;
+    if (!family_.is_gated) {
+      THAW_ASSIGN(ffn.gate, find_.Linear(name("ffn_up"), d_ff, d, bias));
+    } else if (family_.joins_gate_up) {
+      THAW_TRY(find_.Joined(name("ffn_up"), d, bias, {{&ffn.gate, d_ff}, {&ffn.up, d_ff}}));
+    } else {
+      THAW_ASSIGN(ffn.gate, find_.Linear(name("ffn_gate"), d_ff, d, bias));
+      THAW_ASSIGN(ffn.up, find_.Linear(name("ffn_up"), d_ff, d, bias));
+    }
+    THAW_ASSIGN(ffn.down, find_.Linear(name("ffn_down"), d, d_ff, bias));
+    return ffn;
+  }
+
+  // In the order in which a pass visits them: router, the block beside the experts, experts.
+  Result<void> DescribeExperts(LayerWeights& layer) {
+    const int64_t d = config_.d_model;
+    const int64_t d_ff = config_.experts.d_ff;
+    const int64_t n = config_.experts.n;
+    const Presence bias = family_.expert_bias;
+    ExpertWeights experts;
+    THAW_ASSIGN(experts.router, find_.Linear(Name("ffn_gate_inp"), n, d, bias));
+    THAW_ASSIGN(experts.choice_bias, find_.Vector(Name("exp_probs_b.bias"), n, kOptional));
+    if (config_.experts.shared_d_ff > 0) {
+      if (find_.Has(Name("ffn_gate_inp_shexp.weight"))) {
+        THAW_ASSIGN(experts.shared_gate, find_.Linear(Name("ffn_gate_inp_shexp"), 1, d, kAbsent));
+      }
+      THAW_ASSIGN(layer.ffn, Dense("_shexp", config_.experts.shared_d_ff));
+    }
+    find_.EnterGroup(index_, WeightGroup::kExperts);
+    FeedForwardWeights& each = experts.each;
+    if (family_.is_gated) {
+      THAW_ASSIGN(each.gate, find_.Experts(Name("ffn_gate_exps"), d_ff, d, bias));
+      THAW_ASSIGN(each.up, find_.Experts(Name("ffn_up_exps"), d_ff, d, bias));
+    } else {
+      THAW_ASSIGN(each.gate, find_.Experts(Name("ffn_up_exps"), d_ff, d, bias));
+    }
+    THAW_ASSIGN(each.down, find_.Experts(Name("ffn_down_exps"), d, d_ff, bias));
+    layer.experts = std::move(experts);
     return {};
   }
 
@@ -274,11 +352,10 @@ Result<void> DescribeFrequencyFactors(TensorFinder& find, ModelConfig& config) {
   const int64_t pairs = config.rope_dim() / 2;
   std::vector<float>& factors = config.ropes.front().frequency_factors;
   if (find.Has(kLongFactors)) {
-    THAW_ASSIGN(factors, find.Vector(kShortFactors, pairs, Presence::kRequired));
-    THAW_ASSIGN(config.long_frequency_factors,
-                find.Vector(kLongFactors, pairs, Presence::kRequired));
+    THAW_ASSIGN(factors, find.Vector(kShortFactors, pairs, kRequired));
+    THAW_ASSIGN(config.long_frequency_factors, find.Vector(kLongFactors, pairs, kRequired));
   } else {
-    THAW_ASSIGN(factors, find.Vector("rope_freqs.weight", pairs, Presence::kOptional));
+    THAW_ASSIGN(factors, find.Vector("rope_freqs.weight", pairs, kOptional));
   }
   for (RopeConfig& rope : config.ropes) rope.frequency_factors = factors;
   return {};

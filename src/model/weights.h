@@ -29,16 +29,33 @@ struct NormWeights {
   std::vector<float> bias;
 };
 
+// A feed-forward block; no rows where a layer has none.
+struct FeedForwardWeights {
+  LinearWeights gate;  // without gates (Family::is_gated) what the nonlinearity is applied to
+  LinearWeights up;    // no matrix without gates
+  LinearWeights down;
+
+  bool is_there() const { return down.rows != 0; }
+};
+
+// The experts of a layer. The rows and columns of `each` are those of one of them; its matrices
+// hold all, and its biases are [experts, rows].
+struct ExpertWeights {
+  LinearWeights router;            // [n, d_model]
+  std::vector<float> choice_bias;  // [n], or empty: of the choice alone
+  FeedForwardWeights each;
+  LinearWeights shared_gate;  // [1, d_model], or no row: the shared block is times sigmoid(w x)
+};
+
 struct LayerWeights {
   std::optional<NormWeights> attention_norm;  // none: blocks read the stream as it is
   LinearWeights q, k, v, attention_output;
   std::vector<float> q_norm, k_norm;           // as the family's QkNorm has them, or empty
   std::optional<NormWeights> attention_after;  // of what attention adds
   std::optional<NormWeights> ffn_norm;
-  LinearWeights gate;  // without gates (Family::is_gated) what the nonlinearity is applied to
-  LinearWeights up;    // no matrix without gates
-  LinearWeights down;
-  std::optional<NormWeights> ffn_after;  // of what the feed-forward block adds
+  FeedForwardWeights ffn;  // dense, or the shared experts of a layer with experts
+  std::optional<ExpertWeights> experts;
+  std::optional<NormWeights> ffn_after;  // of what the feed-forward blocks add
 };
 
 struct ModelWeights {

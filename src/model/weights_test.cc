@@ -71,7 +71,7 @@ TEST(DescribeModel, TakesOptionalBiases) {
   }));
   ASSERT_TRUE(model) << model.error().message;
   EXPECT_THAT(model->weights.layers[0].v.bias, SizeIs(16));
-  EXPECT_THAT(model->weights.layers[1].down.bias, SizeIs(32));
+  EXPECT_THAT(model->weights.layers[1].ffn.down.bias, SizeIs(32));
   EXPECT_THAT(model->weights.layers[1].v.bias, IsEmpty());
 }
 
@@ -109,8 +109,8 @@ TEST(DescribeModel, SplitsTensorsThatHoldTheRowsOfSeveral) {
   const auto phi3 = Describe(Joined("phi3", {"ffn_gate", "ffn_up"}, "ffn_up", 128));
   ASSERT_TRUE(phi3) << phi3.error().message;
   const LayerWeights& of_phi3 = phi3->weights.layers[0];
-  EXPECT_EQ(of_phi3.gate.rows, 64);
-  EXPECT_EQ(of_phi3.up.rows, 64);
+  EXPECT_EQ(of_phi3.ffn.gate.rows, 64);
+  EXPECT_EQ(of_phi3.ffn.up.rows, 64);
 
   EXPECT_THAT(ErrorOf(Joined("phi3", {"ffn_gate", "ffn_up"}, "ffn_up", 100)),
               HasSubstr("its shape is [32, 100], expected [32, 128]"));

@@ -13,7 +13,7 @@ namespace {
 size_t AlignUp(int64_t bytes) { return (static_cast<size_t>(bytes) + 63) / 64 * 64; }
 
 int64_t MaxColumns(const ModelConfig& c) {
-  return std::max({c.d_model, c.d_ff, c.n_heads * c.v_head_dim});
+  return std::max({c.d_model, c.widest_block(), c.experts.d_ff, c.n_heads * c.v_head_dim});
 }
 
 // Hands the parts of a block out one after the other. Without a block it only counts, so that the
@@ -34,13 +34,28 @@ class Layout {
   size_t end_ = 0;
 };
 
+void AddExperts(const ModelConfig& c, int64_t batch, Layout& layout, Workspace& w) {
+  const int64_t pairs = ExpertPairs(c, batch);
+  layout.Add(w.router, batch * c.experts.n);
+  layout.Add(w.router_scratch, batch * c.experts.n);
+  layout.Add(w.shared_gate, batch);
+  layout.Add(w.choices, batch * c.experts.n_used);
+  layout.Add(w.pair_of_choice, batch * c.experts.n_used);
+  layout.Add(w.token_of_pair, batch * c.experts.n_used);
+  layout.Add(w.pair_rows, pairs * c.d_model);
+  layout.Add(w.pair_gate, pairs * c.experts.d_ff);
+  layout.Add(w.pair_up, c.family->is_gated ? pairs * c.experts.d_ff : 0);
+  layout.Add(w.mixed, batch * c.d_model);
+}
+
 size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block, Workspace& w) {
   const int64_t batch = size.max_batch;
   // The quantized copy of any activations: its size need not grow with k where k is no multiple of
   // a block, so the largest of the three counts.
-  const int64_t quantized =
-      std::max({ActivationBytes(batch, c.d_model), ActivationBytes(batch, c.d_ff),
-                ActivationBytes(batch, c.n_heads * c.v_head_dim)});
+  const int64_t pairs = ExpertPairs(c, batch);
+  const int64_t hidden = ActivationBytes(batch, c.widest_block());
+  const int64_t beside =
+      std::max(ActivationBytes(batch, c.d_model), ActivationBytes(batch, c.n_heads * c.v_head_dim));
   w.matmul_scratch_stride = AlignUp(MatMulScratchBytes(MaxColumns(c)));
   w.attention_scratch_stride = AlignUp(AttentionScratchBytes(c.group(), c.head_dim, c.v_head_dim));
   w.attention_states_stride =
@@ -52,19 +67,32 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
   layout.Add(w.k, batch * c.n_kv_heads * c.head_dim);
   layout.Add(w.v, batch * c.n_kv_heads * c.v_head_dim);
   layout.Add(w.attended, batch * c.n_heads * c.v_head_dim);
-  layout.Add(w.gate, batch * c.d_ff);
-  layout.Add(w.up, c.family->is_gated ? batch * c.d_ff : 0);
+  layout.Add(w.gate, batch * c.widest_block());
+  layout.Add(w.up, c.family->is_gated ? batch * c.widest_block() : 0);
   layout.Add(w.projected, batch * c.d_model);
   layout.Add(w.cos_sin, std::ssize(c.ropes) * batch * c.rope_dim());
   layout.Add(w.attention_scratch, size.threads * static_cast<int64_t>(w.attention_scratch_stride));
   layout.Add(w.attention_states, MostSplitHeads(size.threads) * w.attention_states_stride);
-  layout.Add(w.quantized, quantized);
+  if (c.experts.n == 0) {
+    layout.Add(w.quantized, std::max(beside, hidden));
+    w.quantized_hidden = w.quantized;
+  } else {
+    // What experts read stays beside what they and the block beside them make of it.
+    layout.Add(w.quantized, beside);
+    layout.Add(w.quantized_hidden, std::max({hidden, ActivationBytes(pairs, c.d_model),
+                                             ActivationBytes(pairs, c.experts.d_ff)}));
+    AddExperts(c, batch, layout, w);
+  }
   layout.Add(w.matmul_scratch, size.threads * static_cast<int64_t>(w.matmul_scratch_stride));
   layout.Add(w.row, size.embedding_row_bytes);
   return layout.bytes();
 }
 
 }  // namespace
+
+int64_t ExpertPairs(const ModelConfig& config, int64_t max_batch) {
+  return std::max(max_batch, config.experts.n_used);
+}
 
 uint64_t WorkspaceBytes(const ModelConfig& config, const WorkspaceSize& size) {
   Workspace unused;

@@ -32,21 +32,38 @@ struct Workspace {
   float* k = nullptr;                      // [batch, n_kv_heads, head_dim]
   float* v = nullptr;                      // [batch, n_kv_heads, v_head_dim]
   float* attended = nullptr;               // [batch, n_heads, v_head_dim]
-  float* gate = nullptr;                   // [batch, d_ff]
-  float* up = nullptr;                     // [batch, d_ff], of gated families
+  float* gate = nullptr;                   // [batch, widest_block]
+  float* up = nullptr;                     // [batch, widest_block], of gated families
   float* projected = nullptr;              // [batch, d_model], what a block adds to the stream
   float* cos_sin = nullptr;                // [ropes, batch, rope_dim]
   std::byte* attention_scratch = nullptr;  // [threads, attention_scratch_stride]
   float* attention_states = nullptr;       // [MostSplitHeads(threads)] of [spans, group] of states
   std::byte* quantized = nullptr;          // activations of the batch as int8
+  std::byte* quantized_hidden = nullptr;   // those of hidden layers: `quantized` without experts
   std::byte* matmul_scratch = nullptr;     // [threads, matmul_scratch_stride]
   std::byte* row = nullptr;                // [embedding_row_bytes]
   size_t matmul_scratch_stride = 0;        // bytes
   size_t attention_scratch_stride = 0;     // bytes
   int64_t attention_states_stride = 0;     // floats
 
+  // Of models with experts. A pair is a token and an expert that it goes through; of all of them
+  // ExpertPairs are worked on at a time.
+  float* router = nullptr;            // [batch, experts]
+  float* router_scratch = nullptr;    // [batch, experts]
+  float* shared_gate = nullptr;       // [batch]
+  ExpertChoice* choices = nullptr;    // [batch, n_used]
+  int32_t* pair_of_choice = nullptr;  // [batch, n_used]
+  int32_t* token_of_pair = nullptr;   // [batch * n_used], experts ascending, then tokens
+  float* pair_rows = nullptr;         // [pairs, d_model], what experts read, then what they write
+  float* pair_gate = nullptr;         // [pairs, experts.d_ff]
+  float* pair_up = nullptr;           // [pairs, experts.d_ff]
+  float* mixed = nullptr;             // [batch, d_model], the sums of what experts wrote
+
   AlignedBuffer memory;  // what all of them point into
 };
+
+// Enough for all tokens of one expert, and for all experts of one token.
+int64_t ExpertPairs(const ModelConfig& config, int64_t max_batch);
 
 uint64_t WorkspaceBytes(const ModelConfig& config, const WorkspaceSize& size);
 

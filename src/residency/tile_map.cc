@@ -18,13 +18,14 @@ constexpr int64_t kRowGroup = kPackedGroupRows;
 
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// As many tiles as kTileBytes asks for, of sizes as even as groups of rows allow: slots that hold
-// any tile are then nearly filled by each.
+// As many tiles of a matrix, or of each of its experts, as kTileBytes asks for, of sizes as even as
+// groups of rows allow: slots that hold any tile are then nearly filled by each.
 int64_t RowsPerTile(const WeightMatrix& matrix) {
   const int64_t most = std::max(
       kRowGroup, kTileBytes / std::max<int64_t>(1, matrix.row_bytes()) / kRowGroup * kRowGroup);
-  const int64_t tiles = DivideUp(std::max<int64_t>(1, matrix.rows), most);
-  return DivideUp(DivideUp(matrix.rows, tiles), kRowGroup) * kRowGroup;
+  const int64_t rows = matrix.rows_of_expert();
+  const int64_t tiles = DivideUp(std::max<int64_t>(1, rows), most);
+  return DivideUp(DivideUp(rows, tiles), kRowGroup) * kRowGroup;
 }
 
 }  // namespace
@@ -35,6 +36,8 @@ std::string_view WeightGroupName(WeightGroup group) {
       return "attn";
     case WeightGroup::kFeedForward:
       return "ffn";
+    case WeightGroup::kExperts:
+      return "experts";
     case WeightGroup::kOutput:
       return "output";
   }
@@ -62,12 +65,14 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
     Range range;
     range.first = map.tile_count();
     range.rows_per_tile = RowsPerTile(matrix);
+    map.has_experts_ |= matrix.is_chosen();
     const int64_t tiled_rows = matrix.row_lookup_only ? 0 : matrix.rows;
-    for (int64_t row = 0; row < tiled_rows; row += range.rows_per_tile) {
+    for (int64_t row = 0; row < tiled_rows; row += map.tiles_.back().row_count) {
       Tile tile;
       tile.matrix = static_cast<int32_t>(i);
       tile.row_begin = row;
-      tile.row_count = std::min(range.rows_per_tile, matrix.rows - row);
+      const int64_t of_expert = matrix.rows_of_expert();
+      tile.row_count = std::min(range.rows_per_tile, of_expert - row % of_expert);
       tile.offset = matrix.offset + static_cast<uint64_t>(row) * row_bytes;
       tile.bytes = static_cast<uint64_t>(tile.row_count) * row_bytes;
       tile.lead_bytes = tile.offset % alignment;
@@ -88,6 +93,21 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
     map.largest_span_bytes_ = std::max(map.largest_span_bytes_, tile.span_bytes);
   }
   return map;
+}
+
+TileMap::Range TileMap::tiles_of(int32_t matrix_index, int64_t expert) const {
+  Range range = tiles_of(matrix_index);
+  const WeightMatrix& whole = matrix(matrix_index);
+  if (!whole.is_chosen()) return range;
+  range.count /= static_cast<int32_t>(whole.n_experts);
+  range.first += static_cast<int32_t>(expert) * range.count;
+  return range;
+}
+
+int32_t TileMap::TileOfRow(int32_t matrix_index, int64_t row) const {
+  const int64_t of_expert = matrix(matrix_index).rows_of_expert();
+  const Range range = tiles_of(matrix_index, row / of_expert);
+  return static_cast<int32_t>(range.first + row % of_expert / range.rows_per_tile);
 }
 
 std::string TileMap::Describe(int32_t tile_index) const {

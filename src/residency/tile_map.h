@@ -19,9 +19,9 @@
 namespace thaw {
 
 // What a matrix is part of: weights of a layer can be preloaded and pinned by group.
-enum class WeightGroup : uint8_t { kAttention, kFeedForward, kOutput };
+enum class WeightGroup : uint8_t { kAttention, kFeedForward, kExperts, kOutput };
 
-// "attn", "ffn", "output"
+// "attn", "ffn", "experts", "output"
 std::string_view WeightGroupName(WeightGroup group);
 
 // A weight matrix where it lies in its file: `rows` rows of `cols` elements, one after another.
@@ -42,7 +42,13 @@ struct WeightMatrix {
   // Its tiles lie packed in memory (tensor/packed_rows.h, where CanPackRows must hold for it).
   bool is_packed = false;
 
+  // Of how many experts it holds the rows, as many of each, one expert after another: a pass visits
+  // those alone that it chooses. 0: every pass visits all of it.
+  int64_t n_experts = 0;
+
   int64_t row_bytes() const { return RowBytes(type, cols); }
+  bool is_chosen() const { return n_experts > 0; }
+  int64_t rows_of_expert() const { return is_chosen() ? rows / n_experts : rows; }
 };
 
 struct Tile {
@@ -77,19 +83,27 @@ class TileMap {
   }
   std::string Describe(int32_t tile_index) const;
 
-  // The tiles of one matrix: [first, first + count) of tiles(). All but the last have
-  // `rows_per_tile` rows.
+  // The tiles of one matrix: [first, first + count) of tiles(). All but the last, or the last of
+  // each expert, have `rows_per_tile` rows; no tile holds rows of two experts.
   struct Range {
     int32_t first = 0;
     int32_t count = 0;
     int64_t rows_per_tile = 0;
   };
   const Range& tiles_of(int32_t matrix) const { return ranges_[static_cast<size_t>(matrix)]; }
+  // Those of one of its experts.
+  Range tiles_of(int32_t matrix, int64_t expert) const;
+  // The tile that holds a row of a matrix that has tiles.
+  int32_t TileOfRow(int32_t matrix, int64_t row) const;
 
   // The first tile of the layer that a tile is in.
   int32_t first_tile_of_layer(int32_t tile_index) const {
     return layer_starts_[static_cast<size_t>(tile_index)];
   }
+
+  // Of matrices of experts; passes visit those that they choose.
+  bool is_chosen(int32_t tile_index) const { return matrix_of(tile_index).is_chosen(); }
+  bool has_experts() const { return has_experts_; }
 
   // Sums over the tiles, and the largest room that one needs.
   uint64_t weight_bytes() const { return weight_bytes_; }
@@ -112,6 +126,7 @@ class TileMap {
   uint64_t largest_span_bytes_ = 0;
   uint64_t pack_scratch_bytes_ = 0;
   uint64_t alignment_ = 64;
+  bool has_experts_ = false;
 };
 
 }  // namespace thaw

@@ -93,6 +93,8 @@ Result<void> WeightCache::BeginPass(int32_t end) {
   return {};
 }
 
+void WeightCache::Expect(std::span<const int32_t> tiles) { (void)tiles; }
+
 PinnedTile WeightCache::Handle(int32_t tile) {
   const std::byte* data = state(tile).data.load(std::memory_order_acquire);
   return {std::span(data, map_.tile(tile).bytes), this, tile};
@@ -222,9 +224,9 @@ Result<void> WeightCache::ReadRow(int32_t matrix, int64_t row, std::span<std::by
   THAW_CHECK(row >= 0 && row < source.rows && out.size() == row_bytes);
   const TileMap::Range& range = map_.tiles_of(matrix);
   if (range.count > 0) {
-    const auto tile = static_cast<int32_t>(range.first + row / range.rows_per_tile);
+    const int32_t tile = map_.TileOfRow(matrix, row);
     if (const auto resident = PinIfResident(tile)) {
-      const int64_t row_in_tile = row % range.rows_per_tile;
+      const int64_t row_in_tile = row - map_.tile(tile).row_begin;
       const std::byte* data = resident->data().data();
       if (source.is_packed) {
         CopyPackedRow(source.type, source.cols, map_.tile(tile).row_count, data, row_in_tile,

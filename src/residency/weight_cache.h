@@ -139,6 +139,10 @@ class WeightCache {
   // is no longer the one that was opened.
   Result<void> BeginPass(int32_t end);
 
+  // Announces tiles of experts that this pass is going to visit, in that order. Those that nobody
+  // announces are not read ahead.
+  void Expect(std::span<const int32_t> tiles);
+
   // Whether a tile has memory of its own, so that visiting it never waits once it was read.
   bool HasPlace(int32_t tile) const {
     return state(tile).place.load(std::memory_order_relaxed) != kNowhere;
