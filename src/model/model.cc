@@ -311,7 +311,7 @@ void Model::NormHeads(const std::vector<float>& norm, int64_t n_heads, float* he
   }
   for (int64_t h = 0; h < n_heads; ++h) {
     float* head = heads + h * size;
-    if (c.family->qk_norm == QkNorm::kHead) {
+    if (c.family->qk_norm != QkNorm::kOptionalLayer) {
       kernels_.rms_norm(head, norm.data(), size, c.norm_epsilon, head);
     } else {
       kernels_.layer_norm(head, norm.data() + h * size, nullptr, size, c.norm_epsilon, head);
@@ -526,7 +526,7 @@ void Model::PlanWork(std::span<const Product> products) {
   for (const Product& product : products) {
     const TileMap::Range tiles = cache_.map().tiles_of(product.weights->matrix, product.expert);
     for (int32_t tile = tiles.first; tile < tiles.first + tiles.count; ++tile) {
-      if (cache_.HasPlace(tile)) {
+      if (cache_.HasPlace(tile) || (cache_.map().is_chosen(tile) && cache_.IsResident(tile))) {
         PlanTile(product, tile, rows_per_item);
       } else {
         streamed_.push_back({&product, tile});

@@ -1,6 +1,7 @@
 #include "residency/placement.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/memory_region.h"
 #include "base/units.h"
@@ -47,7 +48,56 @@ void Place(const TileMap& map, const std::vector<char>& allowed, uint64_t room,
     targets.placed[static_cast<size_t>(tile)] = 1;
     targets.resident_bytes += map.tile(tile).bytes;
   }
-  targets.streamed_bytes = map.weight_bytes() - targets.resident_bytes;
+  targets.streamed_bytes = 0;
+  targets.chosen_bytes = 0;
+  for (int32_t tile = 0; tile < map.tile_count(); ++tile) {
+    if (targets.placed[static_cast<size_t>(tile)] != 0) continue;
+    (map.is_chosen(tile) ? targets.chosen_bytes : targets.streamed_bytes) += map.tile(tile).bytes;
+  }
+}
+
+// The tiles that every pass visits, and those that are pinned.
+std::vector<char> WithoutExperts(const TileMap& map, const std::vector<char>& pinned) {
+  std::vector<char> tiles = pinned;
+  for (int32_t tile = 0; tile < map.tile_count(); ++tile) {
+    if (!map.is_chosen(tile)) tiles[static_cast<size_t>(tile)] = 1;
+  }
+  return tiles;
+}
+
+// How much of the experts' tiles without a place lies in the slots once those are full.
+void CountKept(const TileMap& map, PlacementTargets& targets) {
+  int64_t tiles = 0;
+  for (int32_t tile = 0; tile < map.tile_count(); ++tile) {
+    tiles += map.is_chosen(tile) && targets.placed[static_cast<size_t>(tile)] == 0 ? 1 : 0;
+  }
+  if (tiles == 0) return;
+  const double share =
+      std::min(1.0, static_cast<double>(targets.slots) / static_cast<double>(tiles));
+  targets.kept_bytes = static_cast<uint64_t>(share * static_cast<double>(targets.chosen_bytes));
+}
+
+// What every pass visits has places; all other memory is slots, where experts stay by their use.
+// Nothing where that does not fit.
+std::optional<PlacementTargets> PlaceBesideExperts(const TileMap& map,
+                                                   const std::vector<char>& pinned,
+                                                   PlacementTargets targets) {
+  const std::vector<char> dense = WithoutExperts(map, pinned);
+  int64_t others = 0;
+  for (int32_t tile = 0; tile < map.tile_count(); ++tile) {
+    if (dense[static_cast<size_t>(tile)] != 0) continue;
+    ++others;
+    targets.slot_span_bytes = std::max(targets.slot_span_bytes, map.tile(tile).span_bytes);
+  }
+  const uint64_t dense_span = SpanOf(map, dense);
+  if (others == 0 || dense_span > targets.capacity_bytes) return std::nullopt;
+  const uint64_t room = targets.capacity_bytes - dense_span;
+  targets.slots = std::min(others, static_cast<int64_t>(room / targets.slot_span_bytes));
+  if (targets.slots < std::min(kMinSlots, others)) return std::nullopt;
+  targets.slot_bytes = static_cast<uint64_t>(targets.slots) * targets.slot_span_bytes;
+  Place(map, dense, dense_span, targets);
+  CountKept(map, targets);
+  return targets;
 }
 
 }  // namespace
@@ -91,16 +141,23 @@ Result<PlacementTargets> ChoosePlacement(const TileMap& map, const Policy& polic
     Place(map, all, targets.capacity_bytes, targets);
     return targets;
   }
+  if (!pinned_only && map.has_experts() && policy.keeps_slots(/*is_experts=*/true)) {
+    if (auto beside = PlaceBesideExperts(map, pinned, targets)) return *std::move(beside);
+  }
   const uint64_t slot = map.largest_span_bytes();
+  targets.slot_span_bytes = slot;
+  // Places are for what every pass visits.
+  const std::vector<char> allowed = pinned_only ? pinned : WithoutExperts(map, pinned);
   const uint64_t pinned_span = SpanOf(map, pinned);
   const auto most_slots = static_cast<int64_t>((targets.capacity_bytes - pinned_span) / slot);
   const auto place = [&](int64_t slots) {
     targets.slots = std::clamp(slots, std::min(kMinSlots, most_slots), most_slots);
     targets.slot_bytes = static_cast<uint64_t>(targets.slots) * slot;
-    Place(map, pinned_only ? pinned : all, targets.capacity_bytes - targets.slot_bytes, targets);
+    Place(map, allowed, targets.capacity_bytes - targets.slot_bytes, targets);
   };
-  if (policy.keeps_slots()) {
+  if (policy.keeps_slots(/*is_experts=*/false)) {
     place(std::min<int64_t>(most_slots, map.tile_count()));
+    CountKept(map, targets);
     return targets;
   }
   place(std::min(kRingSlots, static_cast<int64_t>(targets.capacity_bytes / kRingShare / slot)));

@@ -19,9 +19,12 @@ struct PlacementTargets {
   uint64_t capacity_bytes = 0;  // whole huge pages, and no more than there is use for
   std::vector<int32_t> order;   // all tiles, the most worth a place first
   std::vector<char> placed;     // [tiles], whether it gets a place
-  int64_t slots = 0;            // of TileMap::largest_span_bytes() each
+  int64_t slots = 0;            // of slot_span_bytes each, which hold any tile without a place
+  uint64_t slot_span_bytes = 0;
   uint64_t resident_bytes = 0;  // of the tiles with a place, as in the file
-  uint64_t streamed_bytes = 0;  // of the others
+  uint64_t streamed_bytes = 0;  // of those without that every pass visits
+  uint64_t chosen_bytes = 0;    // of experts' tiles without a place
+  uint64_t kept_bytes = 0;      // of those, what the slots hold at a time
   uint64_t slot_bytes = 0;      // of all slots
 };
 

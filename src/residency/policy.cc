@@ -22,6 +22,11 @@ Result<const Policy*> FindPolicy(std::string_view name) {
   return Fail(ErrorCode::kInvalidArgument, "there is no policy '{}', only {}", name, names);
 }
 
+bool IsUsedLess(const TileUse& a, const TileUse& b) {
+  if (a.window_visits != b.window_visits) return a.window_visits < b.window_visits;
+  return a.last_visit < b.last_visit;
+}
+
 std::vector<int32_t> SpreadOrder(int32_t n) {
   // Multiples of the golden ratio, modulo 1, fill the unit interval evenly however many are taken,
   // so the tiles whose multiple lies below any bound stand at nearly equal distances.

@@ -5,7 +5,8 @@
 // and a policy either lets it go after its visit or keeps it until another tile needs the slot.
 //
 //   policy     places                   slots
-//   planned    as many as fit           let go after the visit: a ring for what is streamed
+//   planned    as many as fit           let go after the visit: a ring for what is streamed; but
+//                                       experts are kept, the least often visited leaves first
 //   keep-all   all, or creation fails   none
 //   lru        pinned weights alone     kept; the least recently visited leaves first
 //   mru        pinned weights alone     kept; the most recently visited leaves first
@@ -13,7 +14,9 @@
 //   off        pinned weights alone     let go after the visit
 //
 // Decode visits every tile once a token in the same order, so below one full cycle lru hits
-// nothing at all, and no policy hits more than the share that fits; planned reaches it.
+// nothing at all, and no policy hits more than the share that fits; planned reaches it. Of experts
+// a token visits those alone that it chooses: which these will be nobody knows, so they are kept by
+// how often they were chosen of late.
 //
 // Implementations are stateless and thread safe.
 #pragma once
@@ -48,8 +51,9 @@ class Policy {
 
   virtual Placement placement() const = 0;
 
-  // Whether a tile stays in its slot after a visit, until another one needs it.
-  virtual bool keeps_slots() const = 0;
+  // Whether a tile, an expert's or one that every pass visits, stays in its slot after a visit,
+  // until another one needs it.
+  virtual bool keeps_slots(bool is_experts) const = 0;
 
   // Of two tiles that are in slots, whether `a` should leave before `b`.
   virtual bool LeavesBefore(const TileUse& a, const TileUse& b) const = 0;
@@ -57,6 +61,9 @@ class Policy {
   // All tiles, the most worth a place first. `uses` has what was seen of each so far.
   virtual std::vector<int32_t> PlaceOrder(std::span<const TileUse> uses) const = 0;
 };
+
+// Whether `a` was visited by fewer of the last passes than `b`, or by as many and longer ago.
+bool IsUsedLess(const TileUse& a, const TileUse& b);
 
 // kInvalidArgument, with the names that exist, for any other.
 Result<const Policy*> FindPolicy(std::string_view name);

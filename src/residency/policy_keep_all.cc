@@ -8,7 +8,7 @@ class KeepAll final : public Policy {
  public:
   std::string_view name() const override { return "keep-all"; }
   Placement placement() const override { return Placement::kAll; }
-  bool keeps_slots() const override { return false; }
+  bool keeps_slots(bool /*is_experts*/) const override { return false; }
   bool LeavesBefore(const TileUse& a, const TileUse& b) const override {
     return a.last_visit < b.last_visit;
   }

@@ -9,11 +9,8 @@ class LeastFrequentlyUsed final : public Policy {
  public:
   std::string_view name() const override { return "lfu"; }
   Placement placement() const override { return Placement::kPinnedOnly; }
-  bool keeps_slots() const override { return true; }
-  bool LeavesBefore(const TileUse& a, const TileUse& b) const override {
-    if (a.window_visits != b.window_visits) return a.window_visits < b.window_visits;
-    return a.last_visit < b.last_visit;
-  }
+  bool keeps_slots(bool /*is_experts*/) const override { return true; }
+  bool LeavesBefore(const TileUse& a, const TileUse& b) const override { return IsUsedLess(a, b); }
   std::vector<int32_t> PlaceOrder(std::span<const TileUse> uses) const override {
     return SpreadOrder(static_cast<int32_t>(uses.size()));
   }

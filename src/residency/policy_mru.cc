@@ -9,7 +9,7 @@ class MostRecentlyUsed final : public Policy {
  public:
   std::string_view name() const override { return "mru"; }
   Placement placement() const override { return Placement::kPinnedOnly; }
-  bool keeps_slots() const override { return true; }
+  bool keeps_slots(bool /*is_experts*/) const override { return true; }
   bool LeavesBefore(const TileUse& a, const TileUse& b) const override {
     return a.last_visit > b.last_visit;
   }

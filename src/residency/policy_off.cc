@@ -8,7 +8,7 @@ class Off final : public Policy {
  public:
   std::string_view name() const override { return "off"; }
   Placement placement() const override { return Placement::kPinnedOnly; }
-  bool keeps_slots() const override { return false; }
+  bool keeps_slots(bool /*is_experts*/) const override { return false; }
   bool LeavesBefore(const TileUse& a, const TileUse& b) const override {
     return a.last_visit < b.last_visit;
   }

@@ -87,13 +87,29 @@ Result<void> WeightCache::BeginPass(int32_t end) {
   for (const File* file : files_) THAW_TRY(file->CheckUnchanged());
   const std::lock_guard lock(mutex_);
   schedule_.BeginPass(end);
+  for (const int32_t tile : expected_) state(tile).expected = false;
+  expected_.clear();
+  expected_next_ = 0;
   preload_cursor_ = 0;
   pass_.fetch_add(1, std::memory_order_relaxed);
   WakeReaders();
   return {};
 }
 
-void WeightCache::Expect(std::span<const int32_t> tiles) { (void)tiles; }
+void WeightCache::Expect(std::span<const int32_t> tiles) {
+  const auto is_at_home = [&](int32_t tile) {
+    const uint32_t word = state(tile).word.load(std::memory_order_relaxed);
+    return (word & (kResident | kInSlot)) == kResident;
+  };
+  if (std::ranges::all_of(tiles, is_at_home)) return;
+  const std::lock_guard lock(mutex_);
+  for (const int32_t tile : tiles) {
+    if (is_at_home(tile)) continue;
+    state(tile).expected = true;
+    expected_.push_back(tile);
+  }
+  WakeReaders();
+}
 
 PinnedTile WeightCache::Handle(int32_t tile) {
   const std::byte* data = state(tile).data.load(std::memory_order_acquire);
@@ -154,6 +170,7 @@ PinnedTile WeightCache::VisitPinned(int32_t tile, bool waited, int64_t stall_ns,
   const bool was_fresh = (before & kFresh) != 0;
   if (was_fresh && (before & kInSlot) != 0) --ahead_;
   t.visited_at = ++visit_count_;
+  t.expected = false;
   lock.unlock();
   CountVisit(tile, /*hit=*/!waited && !was_fresh, stall_ns);
   return Handle(tile);
@@ -210,7 +227,7 @@ void WeightCache::Unpin(int32_t tile) {
   if ((before & (kInSlot | kLeaving)) == 0) return;
   const std::lock_guard lock(mutex_);
   const uint32_t now = state(tile).word.load(std::memory_order_relaxed);
-  const bool is_over = (now & kFresh) == 0 && !policy_.keeps_slots();
+  const bool is_over = (now & kFresh) == 0 && !Keeps(tile);
   if (is_over || (now & kLeaving) != 0) DropIfUnpinned(tile);
   UseFreedMemory();
   // Kept or dropped, its slot can now be another tile's.

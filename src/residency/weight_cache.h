@@ -148,6 +148,11 @@ class WeightCache {
     return state(tile).place.load(std::memory_order_relaxed) != kNowhere;
   }
 
+  // Whether a visit of a tile would find it in memory; in a slot it may leave at any time.
+  bool IsResident(int32_t tile) const {
+    return (state(tile).word.load(std::memory_order_relaxed) & kResident) != 0;
+  }
+
   // Slots that the tiles without a place share now; CacheStatistics has what the plan says.
   uint64_t slot_count() const;
 
@@ -220,6 +225,7 @@ class WeightCache {
   static constexpr uint32_t kLeaving = 1U << 27;  // is dropped with the last unpin
 
   static constexpr int64_t kNowhere = -1;
+  static constexpr int32_t kNoSlot = -1;
 
   // A cache line each and more, so that pins of neighbours do not disturb one another.
   struct alignas(64) TileState {
@@ -234,15 +240,18 @@ class WeightCache {
     uint64_t checksum = 0;  // of the first read; valid when has_checksum
     uint64_t read_ns = 0;
     int64_t extent = kNowhere;  // where it is, or is being read to
+    int32_t slot = kNoSlot;     // that this is
     uint64_t visited_at = 0;    // among the visits of tiles in slots
     uint16_t waiters = 0;
     bool loading = false;
     bool has_checksum = false;
     bool wanted_by_preload = false;
+    bool expected = false;  // announced by Expect and not visited since
   };
 
   struct Slot {
     uint64_t offset = 0;
+    uint64_t span_bytes = 0;
     int32_t tile = kFree;
   };
   static constexpr int32_t kFree = -1;
@@ -281,7 +290,8 @@ class WeightCache {
   void LoseMemory(int32_t tile);
   void FreeExtent(int32_t tile);
   void UseFreedMemory();
-  Slot* SlotAt(int64_t extent);
+  void EraseSlot(size_t index);
+  void EraseFreeSlots();
   void ReleaseUnused();
   std::vector<TileUse> Uses() const;
   uint64_t HistoryOf(int32_t tile) const;
@@ -295,9 +305,13 @@ class WeightCache {
   std::optional<int32_t> NextToRead();
   std::optional<int32_t> NextWithPlace();
   bool IsTooFarAhead(uint64_t time) const;
-  int64_t MostAhead() const;
+  bool Keeps(int32_t tile) const { return policy_.keeps_slots(map_.is_chosen(tile)); }
+  int64_t MostAhead(bool is_expected) const;
+  uint64_t DistanceOf(int32_t tile) const;
+  std::optional<int32_t> NextExpected();
   bool TakeMemory(int32_t tile, std::optional<uint64_t> distance);
-  int32_t FindVictim(std::optional<uint64_t> distance) const;
+  std::optional<size_t> FindFreeSlot();
+  int32_t FindVictim(std::optional<uint64_t> distance);
   void FinishLoading(int32_t tile, const ReadCompletion& read, uint64_t checksum, bool pin);
   void WaitUntilSomethingSettles(std::unique_lock<std::mutex>& lock);
   ReadRequest RequestFor(int32_t tile);
@@ -331,6 +345,11 @@ class WeightCache {
   VisitSchedule schedule_;
   ExtentAllocator extents_{0};
   std::vector<Slot> slots_;
+  size_t free_slots_ = 0;          // of them
+  size_t free_hand_ = 0;           // where the search for a free one goes on
+  size_t victim_hand_ = 0;         // where the search for a victim does, among many
+  std::vector<int32_t> expected_;  // announced by Expect in this pass
+  size_t expected_next_ = 0;       // of those, the first that readers have not looked at
   PlacementTargets targets_;
   std::vector<char> pinned_;    // [tiles], asked for by name
   uint64_t memory_end_ = 0;     // no page above it is backed

@@ -95,10 +95,7 @@ void WeightCache::Rearrange(PlacementTargets targets) {
     state(tile).word.fetch_or(kLeaving, std::memory_order_acq_rel);
     DropIfUnpinned(tile);
   }
-  std::erase_if(slots_, [&](const Slot& slot) {
-    if (slot.tile == kFree) extents_.Free(slot.offset);
-    return slot.tile == kFree;
-  });
+  EraseFreeSlots();
   memory_came_free_ = true;
   UseFreedMemory();
   preload_cursor_ = 0;
@@ -132,11 +129,11 @@ void WeightCache::FillMemory() {
 // First slots, so that a tile without a place can always be read, then places. Whether nothing
 // lacks memory now.
 bool WeightCache::AllocateMissing() {
-  const uint64_t slot_bytes = map_.largest_span_bytes();
   while (std::ssize(slots_) < targets_.slots) {
-    const auto offset = extents_.Allocate(slot_bytes);
+    const auto offset = extents_.Allocate(targets_.slot_span_bytes);
     if (!offset) return false;
-    slots_.push_back({.offset = *offset});
+    slots_.push_back({.offset = *offset, .span_bytes = targets_.slot_span_bytes});
+    ++free_slots_;
   }
   bool complete = true;
   for (const int32_t tile : targets_.order) {
@@ -155,10 +152,7 @@ bool WeightCache::AllocateMissing() {
 // made anew above. What is pinned or being read to stays, and lets the cache know when it no longer
 // is.
 void WeightCache::Compact() {
-  std::erase_if(slots_, [&](const Slot& slot) {
-    if (slot.tile == kFree) extents_.Free(slot.offset);
-    return slot.tile == kFree;
-  });
+  EraseFreeSlots();
   std::vector<int32_t> placed;
   for (int32_t tile = 0; tile < map_.tile_count(); ++tile) {
     if (HasPlace(tile)) placed.push_back(tile);
@@ -198,10 +192,22 @@ bool WeightCache::MoveToLowest(int32_t tile) {
   return true;
 }
 
-WeightCache::Slot* WeightCache::SlotAt(int64_t extent) {
-  const auto found = std::ranges::find_if(
-      slots_, [&](const Slot& slot) { return std::cmp_equal(slot.offset, extent); });
-  return found == slots_.end() ? nullptr : &*found;
+// A free one; the last takes its index.
+void WeightCache::EraseSlot(size_t index) {
+  extents_.Free(slots_[index].offset);
+  --free_slots_;
+  if (index + 1 < slots_.size()) {
+    slots_[index] = slots_.back();
+    const int32_t tile = slots_[index].tile;
+    if (tile != kFree) state(tile).slot = static_cast<int32_t>(index);
+  }
+  slots_.pop_back();
+}
+
+void WeightCache::EraseFreeSlots() {
+  for (size_t i = slots_.size(); i-- > 0;) {
+    if (slots_[i].tile == kFree) EraseSlot(i);
+  }
 }
 
 // Resident and unpinned becomes absent; anything else stays as it is.
@@ -221,16 +227,19 @@ void WeightCache::FreeExtent(int32_t tile) {
   const int64_t extent = std::exchange(t.extent, kNowhere);
   memory_came_free_ |= lacks_memory_;
   if (extent == t.place) return;
-  Slot* slot = SlotAt(extent);
-  if (slot != nullptr) {
-    const bool fits = slot->offset + map_.largest_span_bytes() <= targets_.capacity_bytes;
-    if (fits && std::ssize(slots_) <= targets_.slots) {
-      slot->tile = kFree;
-      return;
-    }
-    slots_.erase(slots_.begin() + (slot - slots_.data()));
+  const int32_t index = std::exchange(t.slot, kNoSlot);
+  if (index == kNoSlot) {
+    extents_.Free(static_cast<uint64_t>(extent));
+    memory_came_free_ = true;
+    return;
   }
-  extents_.Free(static_cast<uint64_t>(extent));
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  slot.tile = kFree;
+  ++free_slots_;
+  const bool fits = slot.offset + slot.span_bytes <= targets_.capacity_bytes &&
+                    slot.span_bytes == targets_.slot_span_bytes;
+  if (fits && std::ssize(slots_) <= targets_.slots) return;
+  EraseSlot(static_cast<size_t>(index));
   memory_came_free_ = true;
 }
 

@@ -19,9 +19,14 @@ constexpr int kReadsInFlight = 8;
 constexpr int kPlainReaders = 4;
 
 // Tiles in slots that are read but not visited: as many as a ring holds. A cache that keeps what
-// was visited gives a quarter of its slots for them at most: reading ahead must not empty it.
+// was visited gives a quarter of its slots for them at most: reading ahead must not empty it. Where
+// there are experts, half of them is left to those.
 constexpr int64_t kMostAhead = 16;
 constexpr int64_t kKeptShare = 4;
+constexpr int64_t kShareBesideExperts = 2;
+
+// Slots that the search for a victim looks at: among as many the best is near the best of all.
+constexpr size_t kMostExamined = 512;
 
 using Clock = std::chrono::steady_clock;
 
@@ -103,20 +108,39 @@ void WeightCache::WaitUntilSomethingSettles(std::unique_lock<std::mutex>& lock) 
   --waiting_;
 }
 
+// The next absent tile of those that the pass has chosen.
+std::optional<int32_t> WeightCache::NextExpected() {
+  if (options_.prefetch_ahead == 0) return std::nullopt;
+  for (; expected_next_ < expected_.size(); ++expected_next_) {
+    const int32_t tile = expected_[expected_next_];
+    const TileState& t = state(tile);
+    const bool absent = !t.loading && (t.word.load(std::memory_order_relaxed) & kResident) == 0;
+    if (absent && t.expected) return tile;
+  }
+  return std::nullopt;
+}
+
 // The tile that a reader should read now; its memory is taken and it is loading.
 std::optional<int32_t> WeightCache::NextToRead() {
+  if (const std::optional<int32_t> tile = NextExpected()) {
+    if (!TakeMemory(*tile, DistanceOf(*tile))) return NextWithPlace();
+    state(*tile).loading = true;
+    ++expected_next_;
+    return tile;
+  }
   for (uint64_t time = schedule_.cursor(); schedule_.begun() && time < schedule_.horizon();
        time = schedule_.cursor()) {
     if (IsTooFarAhead(time)) break;
     const int32_t tile = schedule_.TileAt(time);
+    if (map_.is_chosen(tile)) {
+      schedule_.AdvanceCursor();
+      continue;
+    }
     TileState& t = state(tile);
     const uint32_t word = t.word.load(std::memory_order_relaxed);
     const bool absent = !t.loading && (word & kResident) == 0;
     // A tile that goes when its present visit ends must be read again after that.
-    if ((word & (kResident | kFresh | kInSlot)) == (kResident | kInSlot) &&
-        !policy_.keeps_slots()) {
-      break;
-    }
+    if ((word & (kResident | kFresh | kInSlot)) == (kResident | kInSlot) && !Keeps(tile)) break;
     if (absent && schedule_.IsVisited(tile)) {
       if (!TakeMemory(tile, time - schedule_.now())) break;
       t.loading = true;
@@ -136,7 +160,8 @@ std::optional<int32_t> WeightCache::NextWithPlace() {
   for (; preload_cursor_ < map_.tile_count(); ++preload_cursor_) {
     const int32_t tile = preload_cursor_;
     TileState& t = state(tile);
-    const bool wanted = t.wanted_by_preload || (fill && schedule_.IsVisited(tile));
+    const bool is_to_come = fill && schedule_.IsVisited(tile) && !map_.is_chosen(tile);
+    const bool wanted = t.wanted_by_preload || is_to_come;
     if (!wanted || t.place == kNowhere || t.loading || t.extent != kNowhere) continue;
     t.loading = true;
     t.extent = t.place;
@@ -157,19 +182,27 @@ bool WeightCache::IsTooFarAhead(uint64_t time) const {
   return layer_at(time) > layer_at(schedule_.latest()) + options_.prefetch_ahead;
 }
 
-int64_t WeightCache::MostAhead() const {
-  if (!policy_.keeps_slots()) return kMostAhead;
-  return std::clamp<int64_t>(std::ssize(slots_) / kKeptShare, 1, kMostAhead);
+int64_t WeightCache::MostAhead(bool is_expected) const {
+  const int64_t most = policy_.keeps_slots(/*is_experts=*/false)
+                           ? std::clamp<int64_t>(std::ssize(slots_) / kKeptShare, 1, kMostAhead)
+                           : kMostAhead;
+  const bool is_beside = map_.has_experts() && !is_expected;
+  return is_beside ? std::max<int64_t>(1, most / kShareBesideExperts) : most;
+}
+
+// From now to the next visit of a tile, as far as it is known.
+uint64_t WeightCache::DistanceOf(int32_t tile) const {
+  if (!map_.is_chosen(tile)) return schedule_.Distance(tile);
+  return state(tile).expected ? 0 : UINT64_MAX;
 }
 
 // Finds memory for an absent tile whose visit is `distance` away; without a distance it is wanted
 // now.
 bool WeightCache::TakeMemory(int32_t tile, std::optional<uint64_t> distance) {
   TileState& t = state(tile);
-  const auto is_free = [](const Slot& slot) { return slot.tile == kFree; };
   if (t.place == kNowhere) {
-    if (distance && ahead_ >= MostAhead()) return false;
-    if (std::ranges::none_of(slots_, is_free)) {
+    if (distance && ahead_ >= MostAhead(t.expected)) return false;
+    if (free_slots_ == 0) {
       const int32_t victim = FindVictim(distance);
       if (victim == kFree) return false;
       DropIfUnpinned(victim);
@@ -182,27 +215,43 @@ bool WeightCache::TakeMemory(int32_t tile, std::optional<uint64_t> distance) {
     t.extent = t.place;
     return true;
   }
-  const auto slot = std::ranges::find_if(slots_, is_free);
-  if (slot == slots_.end()) return false;
-  slot->tile = tile;
-  t.extent = static_cast<int64_t>(slot->offset);
+  const std::optional<size_t> index = FindFreeSlot();
+  if (!index) return false;
+  Slot& slot = slots_[*index];
+  slot.tile = tile;
+  --free_slots_;
+  t.slot = static_cast<int32_t>(*index);
+  t.extent = static_cast<int64_t>(slot.offset);
   ++ahead_;
   return true;
 }
 
+std::optional<size_t> WeightCache::FindFreeSlot() {
+  if (free_slots_ == 0) return std::nullopt;
+  do {
+    if (++free_hand_ >= slots_.size()) free_hand_ = 0;
+  } while (slots_[free_hand_].tile != kFree);
+  return free_hand_;
+}
+
 // The tile that should give its slot up: by the policy among those visited already, else the one
-// whose visit is farthest away. Never one that is needed before `distance`.
-int32_t WeightCache::FindVictim(std::optional<uint64_t> distance) const {
+// whose visit is farthest away. Never one that is needed before `distance`. Among many slots it is
+// the one of a part of them, which moves on from search to search.
+int32_t WeightCache::FindVictim(std::optional<uint64_t> distance) {
   int32_t visited = kFree;
   int32_t unvisited = kFree;
-  for (const Slot& slot : slots_) {
+  if (slots_.size() <= kMostExamined || victim_hand_ >= slots_.size()) victim_hand_ = 0;
+  for (size_t examined = 0; examined < slots_.size(); ++examined) {
+    if (examined >= kMostExamined && visited != kFree) break;
+    const Slot& slot = slots_[victim_hand_];
+    if (++victim_hand_ == slots_.size()) victim_hand_ = 0;
     if (slot.tile == kFree) continue;
     const TileState& t = state(slot.tile);
     const uint32_t word = t.word.load(std::memory_order_acquire);
     if (t.loading || t.waiters > 0 || (word & kPinMask) != 0) continue;
-    if (distance && schedule_.Distance(slot.tile) <= *distance) continue;
-    if ((word & kFresh) != 0) {
-      if (unvisited == kFree || schedule_.Distance(slot.tile) > schedule_.Distance(unvisited)) {
+    if (distance && DistanceOf(slot.tile) <= *distance) continue;
+    if ((word & kFresh) != 0 || t.expected) {
+      if (unvisited == kFree || DistanceOf(slot.tile) > DistanceOf(unvisited)) {
         unvisited = slot.tile;
       }
     } else if (visited == kFree || policy_.LeavesBefore(UseOf(slot.tile), UseOf(visited))) {
@@ -269,7 +318,7 @@ void WeightCache::FinishLoading(int32_t tile, const ReadCompletion& read, uint64
                                 bool pin) {
   TileState& t = state(tile);
   const uint64_t bytes = map_.tile(tile).bytes;
-  const bool in_slot = SlotAt(t.extent) != nullptr;
+  const bool in_slot = t.slot != kNoSlot;
   t.loading = false;
   t.read_ns += static_cast<uint64_t>(read.nanoseconds);
   read_ns_.fetch_add(read.nanoseconds, std::memory_order_relaxed);
