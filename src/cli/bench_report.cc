@@ -96,8 +96,8 @@ Json ModelJson(const BenchReport& report) {
     json["type"] = report.type;
   }
   json["weight_bytes"] = report.plan.weight_bytes;
-  json["resident_bytes"] = report.plan.resident_bytes;
-  json["streamed_bytes"] = report.plan.streamed_bytes;
+  json["resident_bytes"] = report.plan.shares.resident_bytes;
+  json["streamed_bytes"] = report.plan.shares.streamed_bytes;
   json["kv_bytes"] = report.plan.kv_bytes;
   json["context"] = report.plan.context;
   json["prefill_chunk"] = report.plan.prefill_chunk;
@@ -131,8 +131,8 @@ std::string Header(const BenchReport& report) {
   }
   text +=
       Row("weights", fmt::format("{}, {} of it in memory, {} streamed; policy {}",
-                                 FormatBytes(plan.weight_bytes), FormatBytes(plan.resident_bytes),
-                                 FormatBytes(plan.streamed_bytes), report.policy));
+                                 FormatBytes(plan.weight_bytes), FormatBytes(plan.shares.resident_bytes),
+                                 FormatBytes(plan.shares.streamed_bytes), report.policy));
   text += Row("budget",
               fmt::format("{}, peak memory {}; {} positions, {} tokens at once",
                           FormatBytes(plan.budget_bytes), FormatBytes(report.peak_resident_bytes),

@@ -31,10 +31,13 @@ Json PlanJson(const MemoryPlan& plan) {
           {"weight_capacity_bytes", plan.weight_capacity_bytes},
           {"slot_bytes", plan.slot_bytes},
           {"weight_bytes", plan.weight_bytes},
-          {"resident_bytes", plan.resident_bytes},
-          {"streamed_bytes", plan.streamed_bytes},
+          {"resident_bytes", plan.shares.resident_bytes},
+          {"streamed_bytes", plan.shares.streamed_bytes},
+          {"expert_bytes", plan.shares.expert_bytes},
+          {"kept_expert_bytes", plan.shares.kept_bytes},
+          {"bytes_visited_per_token", static_cast<uint64_t>(plan.shares.visited_bytes_per_token)},
           {"bytes_read_per_token", plan.bytes_read_per_token()},
-          {"best_possible_hit_rate_bytes", plan.best_possible_hit_rate_bytes()},
+          {"best_possible_hit_rate_bytes", plan.shares.HitRateBytes()},
           {"context", plan.context},
           {"prefill_chunk", plan.prefill_chunk}};
 }
@@ -48,7 +51,7 @@ void AddForecast(const PlanReport& report, Json& json) {
   json["curve"] = Json::array();
   for (const BudgetPoint& point : report.curve) {
     json["curve"].push_back({{"budget_bytes", point.budget_bytes},
-                             {"streamed_bytes", point.streamed_bytes},
+                             {"bytes_read_per_token", point.read_bytes_per_token},
                              {"predicted_tok_per_s", point.decode_tok_per_s}});
   }
   json["machine"] = {{"memory_gb_per_s", 1e-9 * report.rates.memory_bytes_per_second}};
@@ -66,15 +69,19 @@ std::string ForecastTable(const PlanReport& report) {
                   1e-9 * report.rates.memory_bytes_per_second);
   const uint64_t knee = Knee(report.curve);
   for (const BudgetPoint& point : report.curve) {
-    table +=
-        fmt::format("{:>14}{:>10.1f} tok/s  {:>10} streamed{}\n", FormatBytes(point.budget_bytes),
-                    point.decode_tok_per_s, FormatBytes(point.streamed_bytes),
-                    point.budget_bytes == knee ? "  <- 90 % of the best from here on" : "");
+    table += fmt::format("{:>14}{:>10.1f} tok/s  {:>10} read{}\n", FormatBytes(point.budget_bytes),
+                         point.decode_tok_per_s, FormatBytes(point.read_bytes_per_token),
+                         point.budget_bytes == knee ? "  <- 90 % of the best from here on" : "");
   }
   return table;
 }
 
 std::string PlanTable(const MemoryPlan& plan) {
+  const WeightShares& shares = plan.shares;
+  const auto of_all = [&](uint64_t bytes) {
+    const double all = static_cast<double>(std::max<uint64_t>(plan.weight_bytes, 1));
+    return Percent(static_cast<double>(bytes) / all);
+  };
   const uint64_t unused = plan.budget_bytes - std::min(plan.budget_bytes, plan.claimed_bytes());
   std::string table =
       Row("budget", plan.budget_bytes, "") +
@@ -87,14 +94,20 @@ std::string PlanTable(const MemoryPlan& plan) {
       Row("  logits", plan.logits_bytes, "") +
       Row("  weights", plan.weight_capacity_bytes,
           plan.slot_bytes == 0 ? ""
-                               : fmt::format("{} of it slots for those that are streamed",
+                               : fmt::format("{} of it slots for those without a place",
                                              FormatBytes(plan.slot_bytes))) +
       Row("  unused", unused, "") +
       Row("floor", plan.floor_bytes, "the least budget with this context, KV cache and threads") +
       Row("weights", plan.weight_bytes, "") +
-      Row("  resident", plan.resident_bytes, Percent(plan.best_possible_hit_rate_bytes()));
+      Row("  resident", shares.resident_bytes, of_all(shares.resident_bytes)) +
+      Row("  streamed", shares.streamed_bytes, shares.streamed_bytes == 0 ? "" : "for every token");
+  if (shares.expert_bytes == 0) return table;
   return table +
-         Row("  streamed", plan.streamed_bytes, plan.streamed_bytes == 0 ? "" : "for every token");
+         Row("  experts", shares.expert_bytes,
+             fmt::format("{} of them kept by use; at uniform use {} of what a token visits is in "
+                         "memory and {} are read (an estimate)",
+                         FormatBytes(shares.kept_bytes), Percent(shares.HitRateBytes()),
+                         FormatBytes(plan.bytes_read_per_token())));
 }
 
 std::string PlanLine(const MemoryPlan& plan) {
@@ -104,10 +117,14 @@ std::string PlanLine(const MemoryPlan& plan) {
       FormatBytes(plan.budget_bytes),
       FormatBytes(plan.program_bytes + plan.growth_bytes + plan.kernel_bytes),
       FormatBytes(plan.kv_bytes), FormatBytes(plan.scratch_bytes + plan.logits_bytes),
-      FormatBytes(plan.weight_capacity_bytes), FormatBytes(plan.resident_bytes),
+      FormatBytes(plan.weight_capacity_bytes), FormatBytes(plan.shares.resident_bytes),
       FormatBytes(plan.weight_bytes));
-  if (plan.streamed_bytes > 0) {
-    line += fmt::format(", {} streamed for every token", FormatBytes(plan.streamed_bytes));
+  if (plan.shares.streamed_bytes > 0) {
+    line += fmt::format(", {} streamed for every token", FormatBytes(plan.shares.streamed_bytes));
+  }
+  if (plan.shares.expert_bytes > 0) {
+    line += fmt::format(", {} of {} of experts kept by use", FormatBytes(plan.shares.kept_bytes),
+                        FormatBytes(plan.shares.expert_bytes));
   }
   return line;
 }

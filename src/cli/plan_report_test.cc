@@ -92,7 +92,7 @@ TEST(PlanLine, MentionsStreamingOnlyWhereThereIsSome) {
             "budget 100.0 MiB: program 25.0 MiB, KV cache 10.0 MiB, activations 5.0 MiB, weights "
             "58.0 MiB | 50.0 MiB of 200.0 MiB of weights resident, 150.0 MiB streamed for every "
             "token");
-  plan.streamed_bytes = 0;
+  plan.shares.streamed_bytes = 0;
   EXPECT_THAT(PlanLine(plan), Not(HasSubstr("streamed")));
 }
 

@@ -63,9 +63,9 @@ Json CacheJson(const CacheStatistics& cache, const GenerationStatistics& generat
           {"slot_bytes", cache.slot_bytes},
           {"resident_bytes", cache.resident_bytes},
           {"pinned_bytes", cache.pinned_bytes},
-          {"planned_bytes", cache.planned_bytes},
+          {"planned_bytes", cache.shares.resident_bytes},
           {"weight_bytes", cache.weight_bytes},
-          {"best_possible_hit_rate_bytes", cache.best_possible_hit_rate_bytes()}};
+          {"best_possible_hit_rate_bytes", cache.shares.HitRateBytes()}};
 }
 
 Json HottestJson(const std::vector<MatrixStatistics>& hottest) {
@@ -128,7 +128,7 @@ void AddCacheRows(const RunReport& report, Table& table) {
   table.Row("cache", fmt::format("{} hits, {} misses ({:.1f} % of the bytes hit, {:.1f} % "
                                  "possible), {} evictions",
                                  c.hits, c.misses, 100 * c.hit_rate_bytes(),
-                                 100 * c.best_possible_hit_rate_bytes(), c.evictions));
+                                 100 * c.shares.HitRateBytes(), c.evictions));
   table.Row("reading",
             fmt::format("{} in {:.3f} s, {} a token; stalled {:.3f} s, saved {:.3f} s",
                         FormatBytes(c.bytes_read), c.read_seconds,

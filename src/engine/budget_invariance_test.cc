@@ -165,12 +165,12 @@ TEST_F(BudgetInvariance, ALowerBudgetIsObeyedAndAHigherOneTakenUp) {
   ASSERT_TRUE(engine) << engine.error().message;
   LogitsOf(**engine);
   const MemoryPlan before = (*engine)->plan();
-  EXPECT_EQ(before.streamed_bytes, 0);
+  EXPECT_EQ(before.shares.streamed_bytes, 0);
   const uint64_t less = before.claimed_bytes() - 12 * (uint64_t{1} << 20);
   ASSERT_TRUE((*engine)->SetBudget({.base = BudgetRequest::Base::kNothing, .bytes = less}));
   const MemoryPlan low = (*engine)->plan();
   EXPECT_EQ(low.budget_bytes, less);
-  EXPECT_GT(low.streamed_bytes, 0);
+  EXPECT_GT(low.shares.streamed_bytes, 0);
   EXPECT_LE((*engine)->cache_statistics().resident_bytes, low.weight_capacity_bytes);
   LogitsOf(**engine);
   ASSERT_TRUE(
@@ -193,7 +193,7 @@ TEST_F(BudgetInvariance, ASecondSessionTakesItsMemoryFromTheWeights) {
   ASSERT_TRUE((*engine)->SetBudget(
       {.base = BudgetRequest::Base::kNothing, .bytes = (*engine)->plan().claimed_bytes()}));
   const MemoryPlan alone = (*engine)->plan();
-  EXPECT_EQ(alone.streamed_bytes, 0);
+  EXPECT_EQ(alone.shares.streamed_bytes, 0);
   const auto first = (*engine)->NewSession();
   ASSERT_TRUE(first) << first.error().message;
   EXPECT_EQ((*engine)->plan().weight_capacity_bytes, alone.weight_capacity_bytes);

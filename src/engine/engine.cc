@@ -175,7 +175,7 @@ Result<PlanReport> Engine::Forecast(const std::string& path, const EngineOptions
     const SpeedForecast speed =
         ForecastSpeed(plan, config, opened.map, report.rates, report.device);
     report.curve.push_back({.budget_bytes = plan.budget_bytes,
-                            .streamed_bytes = plan.streamed_bytes,
+                            .read_bytes_per_token = plan.bytes_read_per_token(),
                             .decode_tok_per_s = speed.decode_tok_per_s});
   }
   return report;
@@ -271,8 +271,7 @@ Result<void> Engine::Rebalance(uint64_t budget_bytes, uint64_t needed_bytes) {
   const CacheStatistics s = cache_->Statistics();
   plan_.budget_bytes = budget_bytes;
   plan_.weight_capacity_bytes = s.capacity_bytes;
-  plan_.resident_bytes = s.planned_bytes;
-  plan_.streamed_bytes = s.weight_bytes - s.planned_bytes;
+  plan_.shares = s.shares;
   plan_.slot_bytes = s.slot_bytes;
   return {};
 }
@@ -290,7 +289,7 @@ Result<Engine::SequenceMemory> Engine::NewSequenceMemory(int64_t positions) {
 void Engine::ReturnToWeights() {
   const std::lock_guard lock(plan_mutex_);
   // What cannot grow stays as it is.
-  if (plan_.streamed_bytes > 0) (void)Rebalance(plan_.budget_bytes, 0);
+  if (!plan_.shares.HoldsAll()) (void)Rebalance(plan_.budget_bytes, 0);
 }
 
 KvSize Engine::KvSizeOf(int64_t positions) const {

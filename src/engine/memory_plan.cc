@@ -131,8 +131,7 @@ Result<MemoryPlan> PlaceWeights(const MemoryPlanInput& in, uint64_t budget, uint
               ChoosePlacement(*in.map, *in.policy, unseen, in.pinned, plan.weight_capacity_bytes));
   plan.weight_capacity_bytes = targets.capacity_bytes;
   plan.weight_bytes = in.map->weight_bytes();
-  plan.resident_bytes = targets.resident_bytes;
-  plan.streamed_bytes = targets.streamed_bytes;
+  plan.shares = targets.shares;
   plan.slot_bytes = targets.slot_bytes;
   return plan;
 }
@@ -163,7 +162,7 @@ Result<MemoryPlan> MakeMemoryPlan(const MemoryPlanInput& in) {
   std::optional<MemoryPlan> best;
   for (const int64_t chunk : kPrefillChunks) {
     THAW_ASSIGN(const MemoryPlan plan, PlaceWeights(in, budget, floor, context, chunk));
-    if (plan.streamed_bytes == 0) return plan;
+    if (plan.shares.HoldsAll()) return plan;
     const bool is_modest = chunk <= kMostStreamedChunk &&
                            plan.scratch_bytes - least_scratch <= above_floor / kScratchShare;
     if (!best && (is_modest || chunk == kPrefillChunks.back())) best = plan;

@@ -36,21 +36,18 @@ struct MemoryPlan {
   int64_t logits_chunk = 0;   // positions whose logits are computed at a time
 
   uint64_t weight_bytes = 0;
-  uint64_t resident_bytes = 0;  // weights with memory of their own
-  uint64_t streamed_bytes = 0;  // weights read again for every token
-  uint64_t slot_bytes = 0;      // the ring they are read into
+  uint64_t slot_bytes = 0;  // for weights without memory of their own
+  WeightShares shares = {};
 
   uint64_t claimed_bytes() const {
     return program_bytes + growth_bytes + kernel_bytes + kv_bytes + scratch_bytes + logits_bytes +
            reserved_bytes + weight_capacity_bytes;
   }
 
-  // Weights read for each decoded token: what is streamed, where the policy keeps a plan.
-  uint64_t bytes_read_per_token() const { return streamed_bytes; }
-  double best_possible_hit_rate_bytes() const {
-    return weight_bytes == 0
-               ? 1.0
-               : static_cast<double>(resident_bytes) / static_cast<double>(weight_bytes);
+  // Weights read for each decoded token: what is streamed, where the policy keeps a plan, and of
+  // experts as much as under uniform use.
+  uint64_t bytes_read_per_token() const {
+    return static_cast<uint64_t>(shares.read_bytes_per_token);
   }
 };
 

@@ -73,10 +73,10 @@ TEST_F(MemoryPlanTest, SharesAddUpToNoMoreThanAnyBudgetFromTheFloorOn) {
     const auto plan = MakeMemoryPlan(input_);
     ASSERT_TRUE(plan) << plan.error().message;
     EXPECT_LE(plan->claimed_bytes(), plan->budget_bytes);
-    EXPECT_EQ(plan->resident_bytes + plan->streamed_bytes, plan->weight_bytes);
+    EXPECT_EQ(plan->shares.resident_bytes + plan->shares.streamed_bytes, plan->weight_bytes);
     EXPECT_EQ(plan->weight_bytes, map_->weight_bytes());
     EXPECT_EQ(plan->kv_bytes, KvCache::Bytes(config_, {.type = KvType::kF16, .n_positions = 1024}));
-    EXPECT_EQ(plan->bytes_read_per_token(), plan->streamed_bytes);
+    EXPECT_EQ(plan->bytes_read_per_token(), plan->shares.streamed_bytes);
   }
 }
 
@@ -87,8 +87,8 @@ TEST_F(MemoryPlanTest, MoreBudgetNeverStreamsMore) {
     input_.budget = {.base = BudgetRequest::Base::kNothing, .bytes = floor + above};
     const MemoryPlan plan = *MakeMemoryPlan(input_);
     // A larger chunk of the prompt may take what a few tiles had.
-    EXPECT_LE(plan.streamed_bytes, streamed == UINT64_MAX ? streamed : streamed + 2 * kMiB);
-    streamed = plan.streamed_bytes;
+    EXPECT_LE(plan.shares.streamed_bytes, streamed == UINT64_MAX ? streamed : streamed + 2 * kMiB);
+    streamed = plan.shares.streamed_bytes;
   }
   EXPECT_EQ(streamed, 0);
 }
@@ -142,13 +142,13 @@ TEST_F(MemoryPlanTest, PinnedWeightsRaiseTheFloor) {
   }
   const MemoryPlan plan = *With("floor");
   EXPECT_GE(plan.floor_bytes + 2 * kMiB, floor + pinned);
-  EXPECT_GE(plan.resident_bytes, pinned);
+  EXPECT_GE(plan.shares.resident_bytes, pinned);
 }
 
 TEST_F(MemoryPlanTest, ChunksOfAPromptGrowWithTheBudget) {
   EXPECT_EQ(With("floor")->prefill_chunk, 8);
   const MemoryPlan streaming = *With("floor+10MiB");
-  EXPECT_GT(streaming.streamed_bytes, 0U);
+  EXPECT_GT(streaming.shares.streamed_bytes, 0U);
   EXPECT_EQ(streaming.prefill_chunk, 40);
   EXPECT_EQ(With("900MiB")->prefill_chunk, 256);
   input_.prefill_chunk = 37;

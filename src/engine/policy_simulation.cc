@@ -84,7 +84,7 @@ Result<PolicySimulation> SimulatePolicies(const TileMap& map, uint64_t capacity_
     result.hit_rate_bytes =
         Share(all.hit_bytes - first.hit_bytes, all.miss_bytes - first.miss_bytes);
     if (policy == &PlannedPolicy()) {
-      simulation.best_possible_hit_rate_bytes = all.best_possible_hit_rate_bytes();
+      simulation.best_possible_hit_rate_bytes = all.shares.HitRateBytes();
     }
   }
   return simulation;

@@ -30,7 +30,7 @@ std::vector<TypeBytes> BytesByType(const TileMap& map) {
     const ElementType type = map.matrix_of(tile).type;
     auto found = std::ranges::find(all, type, &TypeBytes::type);
     if (found == all.end()) found = all.insert(all.end(), {.type = type, .bytes = 0});
-    found->bytes += map.tile(tile).bytes;
+    found->bytes += static_cast<uint64_t>(map.visited_bytes(tile));
   }
   return all;
 }
@@ -43,16 +43,15 @@ SpeedForecast ForecastSpeed(const MemoryPlan& plan, const ModelConfig& config, c
   SpeedForecast forecast;
   forecast.compute_seconds = products + loops * rates.fork_join_seconds +
                              static_cast<double>(plan.kv_bytes / 2) / rates.memory_bytes_per_second;
-  if (plan.streamed_bytes > 0) {
+  if (plan.bytes_read_per_token() > 0) {
     const DiskRate* disk = rates.FindDisk(device);
     THAW_CHECK(disk != nullptr);
-    forecast.disk_seconds = static_cast<double>(plan.streamed_bytes) /
-                            (kDiskShareBesideCompute * disk->bytes_per_second);
+    forecast.disk_seconds =
+        plan.shares.read_bytes_per_token / (kDiskShareBesideCompute * disk->bytes_per_second);
   }
   const auto [less, more] = std::minmax(forecast.compute_seconds, forecast.disk_seconds);
   forecast.decode_tok_per_s = 1 / (more + kUnhidden * less);
-  const double read_seconds =
-      static_cast<double>(map.weight_bytes()) / rates.memory_bytes_per_second;
+  const double read_seconds = map.visited_bytes() / rates.memory_bytes_per_second;
   if (forecast.disk_seconds > forecast.compute_seconds) {
     forecast.bound_by = "disk";
   } else {

@@ -24,7 +24,7 @@ struct SpeedForecast {
   std::string_view bound_by;
 };
 
-// What is multiplied with a token, by element type.
+// What is multiplied with a token, by element type; of experts those that it goes through.
 std::vector<TypeBytes> BytesByType(const TileMap& map);
 
 // `rates` must know the map's types, and `device` where anything is streamed. The KV cache is taken
@@ -35,7 +35,7 @@ SpeedForecast ForecastSpeed(const MemoryPlan& plan, const ModelConfig& config, c
 // Speed over budgets: from the floor to the budget with which everything stays in memory.
 struct BudgetPoint {
   uint64_t budget_bytes = 0;
-  uint64_t streamed_bytes = 0;
+  uint64_t read_bytes_per_token = 0;
   double decode_tok_per_s = 0;
 };
 

@@ -11,6 +11,8 @@ namespace {
 
 constexpr int64_t kTileRows = 96;
 
+constexpr float kLog2E = 0x1.715476p+0f;
+
 int64_t TileRows(int64_t group) { return AttentionTileTokens(group) * group; }
 
 // Adds the state of a row's next span to that of the spans before.
@@ -27,9 +29,13 @@ void Merge(const float* next, int64_t v_head_dim, float* state) {
   state[largest_at] = largest;
 }
 
-// The mean of the values by their weights.
-void Finish(const float* state, int64_t v_head_dim, float* out) {
-  const float factor = 1 / state[PaddedValues(v_head_dim) + 1];
+// The mean of the values of a head by their weights.
+void Finish(const AttentionArguments& a, int64_t head, const float* state, float* out) {
+  const int64_t v_head_dim = a.v_head_dim;
+  const float largest = state[PaddedValues(v_head_dim)];
+  float weight = state[PaddedValues(v_head_dim) + 1];
+  if (a.sinks != nullptr) weight += std::exp2(a.sinks[head] * kLog2E - largest);
+  const float factor = 1 / weight;
   for (int64_t i = 0; i < v_head_dim; ++i) out[i] = state[i] * factor;
 }
 
@@ -131,7 +137,7 @@ void Attend(const KernelTable& table, const AttentionArguments& a, std::byte* sc
     }
   }
   for (int64_t row = 0; row < rows; ++row) {
-    Finish(states + row * stride, a.v_head_dim,
+    Finish(a, row % a.group, states + row * stride,
            a.out + row / a.group * a.out_stride + row % a.group * a.v_head_dim);
   }
 }
@@ -146,7 +152,7 @@ void MergeSpans(const AttentionArguments& a, float* states) {
     for (int64_t span = first_span + 1; span <= last_span; ++span) {
       Merge(of_row + span * a.group * stride, a.v_head_dim, state);
     }
-    Finish(state, a.v_head_dim, a.out + row * a.v_head_dim);
+    Finish(a, row, state, a.out + row * a.v_head_dim);
   }
 }
 

@@ -101,6 +101,8 @@ struct AttentionArguments {
   float scale = 1;     // of q . k before the softmax
   float soft_cap = 0;  // c: scores become c tanh(score / c); 0: they stay
   int64_t window = 0;  // positions that a token sees, its own the last; 0: all
+  // [group], or nullptr: a score of each head that takes part in the softmax and has no value.
+  const float* sinks = nullptr;
 
   float* out = nullptr;    // [n_tokens] of [group, v_head_dim]
   int64_t out_stride = 0;  // numbers from token to token

@@ -38,10 +38,18 @@ enum class Nonlinearity {
   kSilu,         // x / (1 + e^-x)
   kGelu,         // x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3): the approximation by tanh
   kReluSquared,  // max(x, 0)^2
+  kRelu,         // max(x, 0)
+  // x / (1 + e^-1.702x) with x at most 7, times up + 1 with up within +-7.
+  kClampedSwish,
 };
 
 inline constexpr Nonlinearity kAllNonlinearities[] = {Nonlinearity::kSilu, Nonlinearity::kGelu,
-                                                      Nonlinearity::kReluSquared};
+                                                      Nonlinearity::kReluSquared,
+                                                      Nonlinearity::kRelu,
+                                                      Nonlinearity::kClampedSwish};
+
+inline constexpr float kSwishSlope = 1.702F;
+inline constexpr float kSwishBound = 7;
 
 struct KernelTable {
   const char* name;  // what --kernels takes
@@ -75,7 +83,8 @@ struct KernelTable {
   void (*layer_norm)(const float* x, const float* weight, const float* bias, int64_t n,
                      float epsilon, float* out);
 
-  // out[i] = f(gate[i]) * up[i], or f(gate[i]) where up is nullptr; out may be gate or up.
+  // out[i] = f(gate[i]) * up[i], or f(gate[i]) where up is nullptr; out may be gate or up. Of
+  // kClampedSwish it is f(gate[i]) * (up[i] + 1).
   void (*activate)(Nonlinearity f, const float* gate, const float* up, int64_t n, float* out);
 
   // x[i] = cap * tanh(x[i] / cap), cap > 0.

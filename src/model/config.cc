@@ -218,7 +218,8 @@ Result<std::vector<bool>> ReadWindowedLayers(const GgufFile& file, const Metadat
   }
   std::vector<bool> windowed(n_layers);
   for (int64_t i = 0; i < config.n_layers; ++i) {
-    windowed[static_cast<size_t>(i)] = i % period != period - 1;
+    const int64_t full = config.family->windows.full_first ? 0 : period - 1;
+    windowed[static_cast<size_t>(i)] = i % period != full;
   }
   return windowed;
 }
@@ -234,13 +235,17 @@ Result<void> ReadLayers(const GgufFile& file, const MetadataReader& metadata, Mo
   }
   for (int64_t i = 0; i < config.n_layers && family.no_rope_period != 0; ++i) {
     const bool is_last = i % family.no_rope_period == family.no_rope_period - 1;
-    if (is_last) config.layers[static_cast<size_t>(i)].rope = kNoRope;
+    LayerConfig& layer = config.layers[static_cast<size_t>(i)];
+    if (is_last) layer.rope = kNoRope;
+    if (family.chunk != 0) layer.has_temperature = is_last;
   }
+  config.most_positions = family.chunk;
   const WindowPattern& windows = family.windows;
   if (windows.period == 0) return {};
-  THAW_ASSIGN(const int64_t window,
+  THAW_ASSIGN(int64_t window,
               metadata.SizeOr("attention.sliding_window", kMaxContext, windows.default_size));
   if (window == 0) return {};
+  if (windows.only_size != 0) window = windows.only_size;
   THAW_ASSIGN(const std::vector<bool> windowed, ReadWindowedLayers(file, metadata, config));
   RopeConfig local = config.ropes.front();
   if (windows.freq_base != 0) local.freq_base = windows.freq_base;
@@ -349,7 +354,10 @@ Result<void> ReadScales(const GgufFile& file, const MetadataReader& metadata, Mo
   const bool by_width =
       family.layers_of_width_scale != 0 && config.n_layers == family.layers_of_width_scale;
   const int64_t scaled_by = by_width ? config.d_model / config.n_heads : config.head_dim;
-  THAW_ASSIGN(config.attention_scale, metadata.PositiveOrNone("attention.scale", 0));
+  const DefaultScales& missing = family.default_scales;
+  const char* scale_key =
+      metadata.Has("attention.output_scale") ? "attention.output_scale" : "attention.scale";
+  THAW_ASSIGN(config.attention_scale, metadata.PositiveOrNone(scale_key, missing.attention));
   if (config.attention_scale == 0) {
     config.attention_scale = 1.0F / std::sqrt(static_cast<float>(scaled_by));
   }
@@ -358,20 +366,26 @@ Result<void> ReadScales(const GgufFile& file, const MetadataReader& metadata, Mo
   THAW_ASSIGN(config.final_soft_cap,
               metadata.PositiveOrNone("final_logit_softcapping", family.final_soft_cap));
   THAW_ASSIGN(config.qkv_clamp, metadata.PositiveOrNone("attention.clamp_kqv", 0));
-  THAW_ASSIGN(config.temperature_scale, metadata.PositiveOrNone("attention.temperature_scale", 0));
-  if (!config.ropes.empty()) {
+  THAW_ASSIGN(config.temperature_scale,
+              metadata.PositiveOrNone("attention.temperature_scale", family.chunk_temperature));
+  if (family.chunk != 0) {
+    config.temperature_interval = family.chunk;
+    config.temperature_offset = 1;
+  } else if (!config.ropes.empty()) {
     config.temperature_interval = config.ropes.front().scaling.original_context;
   }
+  const auto or_one = [](float scale) { return scale == 0 ? 1 : scale; };
   const float width_scale = std::sqrt(static_cast<float>(config.d_model));
   const bool states_all = family.stated_scales == StatedScales::kAll;
   const bool states_logits = family.stated_scales != StatedScales::kNone;
-  const auto scale = [&](const char* key, bool is_stated, float missing) {
-    return is_stated ? metadata.Positive(key) : metadata.PositiveOr(key, missing);
+  const auto scale = [&](const char* key, bool is_stated, float otherwise) {
+    return is_stated ? metadata.Positive(key) : metadata.PositiveOr(key, otherwise);
   };
-  THAW_ASSIGN(config.embedding_scale, scale("embedding_scale", states_all,
-                                            family.scales_embedding_by_width ? width_scale : 1));
+  THAW_ASSIGN(config.embedding_scale,
+              scale("embedding_scale", states_all,
+                    family.scales_embedding_by_width ? width_scale : or_one(missing.embedding)));
   THAW_ASSIGN(config.residual_scale, scale("residual_scale", states_all, 1));
-  THAW_ASSIGN(config.logit_scale, scale("logit_scale", states_logits, 1));
+  THAW_ASSIGN(config.logit_scale, scale("logit_scale", states_logits, or_one(missing.logits)));
   if (family.divides_logits) config.logit_scale = 1 / config.logit_scale;
   if (family.residual == Residual::kByField) {
     THAW_ASSIGN(config.is_parallel, file.GetBoolOr(metadata.Key("use_parallel_residual"), true));
@@ -412,7 +426,8 @@ Result<ModelConfig> ReadModelConfig(const GgufFile& file) {
   config.n_unused_layers = static_cast<int64_t>(n_unused);
   config.n_layers -= config.n_unused_layers;
   config.layers.resize(static_cast<size_t>(config.n_layers));
-  const bool is_rms = config.family->norm == NormKind::kRms;
+  const bool is_rms =
+      config.family->norm == NormKind::kRms || config.family->norm == NormKind::kBiasedRms;
   THAW_ASSIGN(config.norm_epsilon, metadata.Positive(is_rms ? "attention.layer_norm_rms_epsilon"
                                                             : "attention.layer_norm_epsilon"));
   THAW_TRY(ReadAttention(file, metadata, config));

@@ -18,6 +18,7 @@ struct LayerConfig {
   int64_t window = 0;  // positions that a token sees, its own the last; 0: all
   int rope = 0;        // which of ModelConfig::ropes turns its heads, or kNoRope
   bool has_experts = false;
+  bool has_temperature = true;  // queries are scaled by position, where the model does that
 };
 
 inline constexpr int kNoRope = -1;
@@ -52,9 +53,11 @@ struct ModelConfig {
   float qkv_clamp = 0;           // queries, keys and values are kept within +-this; 0: as is
   float temperature_scale = 0;   // s: queries times 1 + s ln(1 + floor(position / interval))
   int64_t temperature_interval = 0;
-  float embedding_scale = 1;  // of embeddings
-  float residual_scale = 1;   // of what a block adds
-  float logit_scale = 1;      // of logits
+  int64_t temperature_offset = 0;  // added to the position
+  int64_t most_positions = 0;      // of a session; 0: any number
+  float embedding_scale = 1;       // of embeddings
+  float residual_scale = 1;        // of what a block adds
+  float logit_scale = 1;           // of logits
 
   int64_t group() const { return n_heads / n_kv_heads; }
   // Hidden width of the widest block that all tokens go through.

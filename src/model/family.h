@@ -20,6 +20,7 @@ enum class Presence { kAbsent, kOptional, kRequired };
 
 enum class NormKind {
   kRms,
+  kBiasedRms,        // and then a bias
   kLayer,            // minus the mean, by the standard deviation
   kBiasedLayer,      // the same and then a bias
   kUnweightedLayer,  // the same with neither weights nor biases
@@ -28,10 +29,11 @@ enum class NormKind {
 // Norm of queries and keys, before they turn.
 enum class QkNorm {
   kNone,
-  kHead,           // RMS of each head, blk.N.attn_{q,k}_norm.weight [head_dim]
-  kOptionalHead,   // the same where the file has it
-  kRow,            // RMS of all heads together, [heads * head_dim]
-  kOptionalLayer,  // layer norm of each head, [head_dim, heads], where the file has it
+  kHead,            // RMS of each head, blk.N.attn_{q,k}_norm.weight [head_dim]
+  kOptionalHead,    // the same where the file has it
+  kUnweightedHead,  // the same without weights, in layers whose heads turn
+  kRow,             // RMS of all heads together, [heads * head_dim]
+  kOptionalLayer,   // layer norm of each head, [head_dim, heads], where the file has it
 };
 
 // What the feed-forward block of a layer reads.
@@ -47,6 +49,12 @@ enum class Positions {
   kLearned,  // position_embd.weight is added to the embedding
 };
 
+// What attention's output is multiplied with: the logistic of blk.N.attn_gate of what it reads.
+enum class AttentionGate {
+  kNone,
+  kEach,  // each number has a gate of its own
+};
+
 // Which of embedding_scale, residual_scale and logit_scale a file has to state; without one that it
 // need not, it is 1.
 enum class StatedScales { kNone, kLogits, kAll };
@@ -54,10 +62,19 @@ enum class StatedScales { kNone, kLogits, kAll };
 // Which layers see a window of positions alone, where the file states its size.
 struct WindowPattern {
   int64_t default_size = 0;  // where the file states none
+  int64_t only_size = 0;     // whatever size the file states
   int64_t period = 0;        // of so many layers the last sees everything; 0: no layer has one
   float freq_base = 0;       // of the rope of windowed layers; 0: that of the others
   bool scales_rope = true;   // whether windowed layers scale their rope as the others do
   bool only_window_turns = false;  // layers that see everything have no rope
+  bool full_first = false;         // not the last of `period` layers sees everything but the first
+};
+
+// Factors where the file states none; 0: none either.
+struct DefaultScales {
+  float attention = 0;
+  float embedding = 0;
+  float logits = 0;
 };
 
 struct Family {
@@ -77,7 +94,10 @@ struct Family {
   std::string_view ffn_after_norm = "post_ffw_norm";
   bool has_second_attention_norm = false;  // attn_norm_2, of attention where there is one
   QkNorm qk_norm = QkNorm::kNone;
-  bool norms_turned_heads = false;  // queries and keys are normed after they turn
+  bool norms_turned_heads = false;      // queries and keys are normed after they turn
+  int64_t experts_without_qk_norm = 0;  // models of so many experts have none
+  AttentionGate attention_gate = AttentionGate::kNone;
+  bool has_sinks = false;  // blk.N.attn_sinks.weight, a score of each head that has no value
   Residual residual = Residual::kSequential;
 
   Nonlinearity nonlinearity = Nonlinearity::kSilu;
@@ -87,11 +107,14 @@ struct Family {
   // Of layers with experts; which they are says the file (blk.N.ffn_gate_inp.weight).
   Gating gating = Gating::kSoftmax;   // where the file states none
   bool renormalizes_experts = false;  // likewise: a token's weights add up to 1
+  bool routes_stream = false;         // routers read the stream as attention does, without its norm
+  bool scales_expert_input = false;   // weights multiply what experts read, not what they write
   Presence expert_bias =
       Presence::kAbsent;  // blk.N.ffn_{gate_inp,gate_exps,up_exps,down_exps}.bias
 
   bool scales_embedding_by_width = false;  // by sqrt(d_model)
   StatedScales stated_scales = StatedScales::kNone;
+  DefaultScales default_scales = {};
   bool divides_logits = false;   // by logit_scale, which multiplies them elsewhere
   float attention_soft_cap = 0;  // where the file states none; 0: none
   float final_soft_cap = 0;      // likewise
@@ -100,6 +123,10 @@ struct Family {
   // Where the model has so many layers, scores are scaled by 1 / sqrt(d_model / n_heads).
   int64_t layers_of_width_scale = 0;
   int64_t no_rope_period = 0;  // of so many layers the last has no rope; 0: all have
+  // Where layers of no_rope_period turn, a token sees positions of its own chunk of so many alone:
+  // longer sessions are not run. Queries of the others grow with the position, by this scale.
+  int64_t chunk = 0;
+  float chunk_temperature = 0;
 };
 
 std::span<const Family> AllFamilies();

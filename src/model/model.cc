@@ -64,8 +64,8 @@ size_t MostTilesAtOnce(const ModelWeights& weights, const TileMap& map, int64_t 
     most = std::max({most, tiles({&block.gate, &block.up}), tiles({&block.down})});
   };
   for (const LayerWeights& layer : weights.layers) {
-    most =
-        std::max({most, tiles({&layer.q, &layer.k, &layer.v}), tiles({&layer.attention_output})});
+    most = std::max({most, tiles({&layer.q, &layer.k, &layer.v, &layer.attention_gate}),
+                     tiles({&layer.attention_output})});
     count_block(layer.ffn);
     if (!layer.experts) continue;
     most = std::max(most, tiles({&layer.experts->router, &layer.experts->shared_gate}));
@@ -81,6 +81,11 @@ Result<std::unique_ptr<Model>> Model::Create(ModelDescription description, Weigh
                                              const ModelOptions& options) {
   THAW_CHECK(options.max_batch >= 1 && options.max_context >= 1);
   ModelConfig& config = description.config;
+  if (config.most_positions != 0 && options.max_context > config.most_positions) {
+    return Fail(ErrorCode::kUnsupported,
+                "architecture '{}' is supported up to {} positions, but the context is {}",
+                config.family->name, config.most_positions, options.max_context);
+  }
   std::vector<RopeAngles> angles;
   for (RopeConfig& rope : config.ropes) {
     const bool is_long = options.max_context > rope.scaling.original_context;
@@ -191,8 +196,11 @@ float* Model::CosSin(int rope, int64_t i) {
 
 void Model::Norm(const NormWeights& norm, const float* x, float* out) const {
   const ModelConfig& c = config_;
-  if (c.family->norm == NormKind::kRms) {
-    return kernels_.rms_norm(x, norm.weight.data(), c.d_model, c.norm_epsilon, out);
+  const NormKind kind = c.family->norm;
+  if (kind == NormKind::kRms || kind == NormKind::kBiasedRms) {
+    kernels_.rms_norm(x, norm.weight.data(), c.d_model, c.norm_epsilon, out);
+    if (!norm.bias.empty()) kernels_.add(out, norm.bias.data(), c.d_model, out);
+    return;
   }
   const auto or_none = [](const std::vector<float>& values) {
     return values.empty() ? nullptr : values.data();
@@ -228,9 +236,15 @@ void Model::AddToStream(const std::vector<float>& bias, const std::optional<Norm
 }
 
 Result<void> Model::RunLayer(int64_t index, std::span<const BatchToken> batch) {
+  const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
+  if (layer.experts && config_.family->routes_stream) {
+    const auto n_tokens = static_cast<int64_t>(batch.size());
+    const Activations stream = ViewActivations(work_.x, n_tokens, config_.d_model, work_.quantized);
+    ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(stream, i, i + 1); });
+    THAW_TRY(Route(*layer.experts, stream));
+  }
   THAW_TRY(RunAttention(index, batch));
-  return RunFeedForward(weights_.layers[static_cast<size_t>(index)],
-                        static_cast<int64_t>(batch.size()));
+  return RunFeedForward(layer, static_cast<int64_t>(batch.size()));
 }
 
 Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batch) {
@@ -242,9 +256,12 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
     ReadStream(layer.attention_norm, i);
     kernels_.quantize_activations(normed, i, i + 1);
   });
-  const Product qkv[] = {
-      {&layer.q, &normed, work_.q}, {&layer.k, &normed, work_.k}, {&layer.v, &normed, work_.v}};
-  THAW_TRY(Multiply(qkv));
+  const Product products[] = {{&layer.q, &normed, work_.q},
+                              {&layer.k, &normed, work_.k},
+                              {&layer.v, &normed, work_.v},
+                              {&layer.attention_gate, &normed, work_.attention_gate}};
+  const bool is_gated = layer.attention_gate.rows != 0;
+  THAW_TRY(Multiply(std::span(products, is_gated ? 4 : 3)));
   // Neighbours share the cache lines of a unit of keys: one thread takes them where there are
   // enough units for all.
   const int64_t grain = n_tokens >= 2 * kKeyUnit * pool_.thread_count() ? kKeyUnit : 1;
@@ -256,9 +273,19 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
   AttendAll(index, batch);
   const int64_t width = c.n_heads * c.v_head_dim;
   const Activations attended = ViewActivations(work_.attended, n_tokens, width, work_.quantized);
-  ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(attended, i, i + 1); });
+  ForEachToken(n_tokens, [&](int64_t i) {
+    if (is_gated) GateAttention(i);
+    kernels_.quantize_activations(attended, i, i + 1);
+  });
   const Product output[] = {{&layer.attention_output, &attended, work_.projected}};
   return Multiply(output);
+}
+
+void Model::GateAttention(int64_t i) {
+  const int64_t width = config_.n_heads * config_.v_head_dim;
+  float* attended = work_.attended + i * width;
+  const float* gate = work_.attention_gate + i * width;
+  for (int64_t n = 0; n < width; ++n) attended[n] /= 1 + std::exp(-gate[n]);
 }
 
 void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchToken& token,
@@ -281,7 +308,8 @@ void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchTo
     }
   }
   const bool norms_last = c.family->norms_turned_heads;
-  const int rope = c.layers[static_cast<size_t>(index)].rope;
+  const LayerConfig& of_layer = c.layers[static_cast<size_t>(index)];
+  const int rope = of_layer.rope;
   for (const auto& [norm, n_heads, heads] :
        {std::tuple(&layer.q_norm, c.n_heads, q), {&layer.k_norm, c.n_kv_heads, k}}) {
     if (!norms_last) NormHeads(*norm, n_heads, heads);
@@ -291,8 +319,9 @@ void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchTo
     }
     if (norms_last) NormHeads(*norm, n_heads, heads);
   }
-  if (c.temperature_scale != 0) {
-    const auto intervals = static_cast<float>(token.position / c.temperature_interval);
+  if (c.temperature_scale != 0 && of_layer.has_temperature) {
+    const int64_t position = token.position + c.temperature_offset;
+    const auto intervals = static_cast<float>(position / c.temperature_interval);
     Scale(std::span(q, static_cast<size_t>(layer.q.rows)),
           1 + c.temperature_scale * std::log(1 + intervals));
   }
@@ -339,6 +368,7 @@ AttentionArguments Model::ArgumentsOf(int64_t index, std::span<const BatchToken>
   const ModelConfig& c = config_;
   const BatchToken& token = batch[static_cast<size_t>(run.first)];
   const int64_t head = run.first * c.n_heads + kv_head * c.group();
+  const std::vector<float>& sinks = weights_.layers[static_cast<size_t>(index)].sinks;
   return {.q = work_.q + head * c.head_dim,
           .q_stride = c.n_heads * c.head_dim,
           .n_tokens = run.count,
@@ -353,6 +383,7 @@ AttentionArguments Model::ArgumentsOf(int64_t index, std::span<const BatchToken>
           .scale = c.attention_scale,
           .soft_cap = c.attention_soft_cap,
           .window = c.layers[static_cast<size_t>(index)].window,
+          .sinks = sinks.empty() ? nullptr : sinks.data() + kv_head * c.group(),
           .out = work_.attended + head * c.v_head_dim,
           .out_stride = c.n_heads * c.v_head_dim};
 }

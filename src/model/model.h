@@ -115,10 +115,11 @@ class Model {
   // Biases and activation of rows [begin, end), from work_.gate and work_.up to work_.gate.
   void Activate(const FeedForwardWeights& ffn, int64_t n_tokens, int64_t begin, int64_t end);
 
-  // model_experts.cc. A layer with experts: from `normed` to work_.projected, with all biases.
+  // model_experts.cc. A layer with experts: from `normed` to work_.projected, with all biases. Its
+  // tokens were routed already where the family's routers read the stream.
   Result<void> RunExperts(const LayerWeights& layer, const Activations& normed);
-  // Which experts each token goes through, into work_.choices.
-  Result<void> Route(const ExpertWeights& experts, const Activations& normed);
+  // Which experts each token goes through, by what it `read`; they are announced to the cache.
+  Result<void> Route(const ExpertWeights& experts, const Activations& read);
   // Sorts tokens by expert: expert_runs_ and the tables of pairs.
   void PlanExpertRuns(int64_t n_tokens);
   // Tells the weight cache which tiles the layer's experts need, in the order of their visits.
@@ -133,6 +134,8 @@ class Model {
                        const Activations& normed);
   // The runs of one wave after the other.
   std::vector<std::span<const ExpertRun>> Waves() const;
+  // Multiplies what attention gave a token with the logistic of its gates.
+  void GateAttention(int64_t i);
   // Bias, q/k norm and rope of one token; its key and value go to its KV cache.
   void PrepareHeads(const LayerWeights& layer, int64_t index, const BatchToken& token, int64_t i);
   // The norm of the queries or the keys of a token.

@@ -13,9 +13,7 @@ Result<void> Model::RunExperts(const LayerWeights& layer, const Activations& nor
   const int64_t n_tokens = normed.n_tokens;
   const int64_t d = config_.d_model;
   const ExpertWeights& experts = *layer.experts;
-  THAW_TRY(Route(experts, normed));
-  PlanExpertRuns(n_tokens);
-  ExpectExperts(experts.each);
+  if (!config_.family->routes_stream) THAW_TRY(Route(experts, normed));
   // Meanwhile the tiles of experts are read.
   const bool has_block = layer.ffn.is_there();
   if (has_block) THAW_TRY(RunBlock(layer.ffn, normed));
@@ -41,14 +39,14 @@ Result<void> Model::RunExperts(const LayerWeights& layer, const Activations& nor
   return {};
 }
 
-Result<void> Model::Route(const ExpertWeights& experts, const Activations& normed) {
+Result<void> Model::Route(const ExpertWeights& experts, const Activations& read) {
   const auto n = static_cast<size_t>(config_.experts.n);
   const auto n_used = static_cast<size_t>(config_.experts.n_used);
-  const Product both[] = {{&experts.router, &normed, work_.router},
-                          {&experts.shared_gate, &normed, work_.shared_gate}};
+  const Product both[] = {{&experts.router, &read, work_.router},
+                          {&experts.shared_gate, &read, work_.shared_gate}};
   THAW_TRY(Multiply(std::span(both, experts.shared_gate.rows != 0 ? 2 : 1)));
   const std::vector<float>& bias = experts.router.bias;
-  ForEachToken(normed.n_tokens, [&](int64_t i) {
+  ForEachToken(read.n_tokens, [&](int64_t i) {
     const auto token = static_cast<size_t>(i);
     const std::span logits(work_.router + token * n, n);
     if (!bias.empty()) kernels_.add(logits.data(), bias.data(), std::ssize(logits), logits.data());
@@ -56,6 +54,8 @@ Result<void> Model::Route(const ExpertWeights& experts, const Activations& norme
                   std::span(work_.router_scratch + token * n, n),
                   std::span(work_.choices + token * n_used, n_used));
   });
+  PlanExpertRuns(read.n_tokens);
+  ExpectExperts(experts.each);
   return {};
 }
 
@@ -147,13 +147,24 @@ Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const Expe
     kernels_.add(y, weights.bias.data() + expert * weights.rows, weights.rows, y);
   };
 
+  const bool scales_input = config_.family->scales_expert_input;
+  const int64_t n_used = config_.experts.n_used;
+  const auto weight_of = [&](int32_t expert, int64_t token) {
+    const std::span choices(work_.choices + token * n_used, static_cast<size_t>(n_used));
+    return std::ranges::find(choices, expert, &ExpertChoice::expert)->weight;
+  };
   // All experts of a single token read the same row.
-  const bool shares_row = normed.n_tokens == 1;
+  const bool shares_row = normed.n_tokens == 1 && !scales_input;
   const Activations gathered = ViewActivations(work_.pair_rows, count, d, work_.quantized_hidden);
   if (!shares_row) {
-    for_each_pair([&](const ExpertRun&, int64_t pair) {
+    for_each_pair([&](const ExpertRun& run, int64_t pair) {
       const int64_t token = work_.token_of_pair[first + pair];
-      std::copy_n(work_.normed + token * d, d, work_.pair_rows + pair * d);
+      float* row = work_.pair_rows + pair * d;
+      std::copy_n(work_.normed + token * d, d, row);
+      if (scales_input) {
+        const float weight = weight_of(run.expert, token);
+        for (int64_t n = 0; n < d; ++n) row[n] *= weight;
+      }
       kernels_.quantize_activations(gathered, pair, pair + 1);
     });
   }
@@ -178,7 +189,6 @@ Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const Expe
   }
   THAW_TRY(multiply({{&each.down, work_.pair_rows}}));
 
-  const int64_t n_used = config_.experts.n_used;
   ForEachToken(normed.n_tokens, [&](int64_t i) {
     float* mixed = work_.mixed + i * d;
     for (int64_t n = i * n_used; n < (i + 1) * n_used; ++n) {
@@ -187,7 +197,8 @@ Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const Expe
       const ExpertChoice& choice = work_.choices[n];
       float* out = work_.pair_rows + pair * d;
       add_bias(each.down, choice.expert, out);
-      for (int64_t j = 0; j < d; ++j) mixed[j] += choice.weight * out[j];
+      const float weight = scales_input ? 1 : choice.weight;
+      for (int64_t j = 0; j < d; ++j) mixed[j] += weight * out[j];
     }
   });
   return {};

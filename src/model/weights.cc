@@ -54,7 +54,7 @@ class TensorFinder {
     NormWeights norm;
     if (kind == NormKind::kUnweightedLayer) return norm;
     THAW_ASSIGN(norm.weight, Vector(stem + ".weight", d, kRequired));
-    if (kind == NormKind::kBiasedLayer) {
+    if (kind == NormKind::kBiasedLayer || kind == NormKind::kBiasedRms) {
       THAW_ASSIGN(norm.bias, Vector(stem + ".bias", d, kRequired));
     }
     return norm;
@@ -89,6 +89,7 @@ class TensorFinder {
     THAW_ASSIGN(const TensorInfo* tensor, FindMultiplied(stem + ".weight", {cols, rows, n, 1}));
     linear.matrix = Add(*tensor, 0, n * rows, /*row_lookup_only=*/false);
     model_.matrices.back().n_experts = n;
+    model_.matrices.back().n_used = model_.config.experts.n_used;
     THAW_ASSIGN(linear.bias, Floats(stem + ".bias", {rows, n, 1, 1}, bias));
     return linear;
   }
@@ -252,6 +253,13 @@ class LayerDescriber {
       THAW_ASSIGN(layer.k, find_.Linear(Name("attn_k"), k_size, d, bias));
       THAW_ASSIGN(layer.v, find_.Linear(Name("attn_v"), v_size, d, bias));
     }
+    if (family_.attention_gate != AttentionGate::kNone) {
+      const int64_t rows = config_.n_heads * config_.v_head_dim;
+      THAW_ASSIGN(layer.attention_gate, find_.Linear(Name("attn_gate"), rows, d, kAbsent));
+    }
+    if (family_.has_sinks) {
+      THAW_ASSIGN(layer.sinks, find_.Vector(Name("attn_sinks.weight"), config_.n_heads, kRequired));
+    }
     THAW_ASSIGN(layer.q_norm, HeadNorm("attn_q_norm.weight", config_.n_heads));
     THAW_ASSIGN(layer.k_norm, HeadNorm("attn_k_norm.weight", config_.n_kv_heads));
     return {};
@@ -263,6 +271,12 @@ class LayerDescriber {
         return std::vector<float>();
       case QkNorm::kHead:
         return find_.Vector(Name(part), config_.head_dim, kRequired);
+      case QkNorm::kUnweightedHead:
+        if (config_.layers[static_cast<size_t>(index_)].rope == kNoRope ||
+            config_.experts.n == family_.experts_without_qk_norm) {
+          return std::vector<float>();
+        }
+        return std::vector<float>(static_cast<size_t>(config_.head_dim), 1.0F);
       case QkNorm::kOptionalHead:
         return find_.Vector(Name(part), config_.head_dim, kOptional);
       case QkNorm::kRow:

@@ -67,6 +67,8 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
   layout.Add(w.k, batch * c.n_kv_heads * c.head_dim);
   layout.Add(w.v, batch * c.n_kv_heads * c.v_head_dim);
   layout.Add(w.attended, batch * c.n_heads * c.v_head_dim);
+  const bool is_gated = c.family->attention_gate != AttentionGate::kNone;
+  layout.Add(w.attention_gate, is_gated ? batch * c.n_heads * c.v_head_dim : 0);
   layout.Add(w.gate, batch * c.widest_block());
   layout.Add(w.up, c.family->is_gated ? batch * c.widest_block() : 0);
   layout.Add(w.projected, batch * c.d_model);

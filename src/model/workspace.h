@@ -32,6 +32,7 @@ struct Workspace {
   float* k = nullptr;                      // [batch, n_kv_heads, head_dim]
   float* v = nullptr;                      // [batch, n_kv_heads, v_head_dim]
   float* attended = nullptr;               // [batch, n_heads, v_head_dim]
+  float* attention_gate = nullptr;         // [batch, n_heads, v_head_dim], of families that gate it
   float* gate = nullptr;                   // [batch, widest_block]
   float* up = nullptr;                     // [batch, widest_block], of gated families
   float* projected = nullptr;              // [batch, d_model], what a block adds to the stream

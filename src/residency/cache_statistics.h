@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "residency/placement.h"
+
 namespace thaw {
 
 // Counts, bytes and seconds only grow from one snapshot to the next; capacity, resident and pinned
@@ -33,18 +35,12 @@ struct CacheStatistics {
   uint64_t capacity_bytes = 0;
   uint64_t resident_bytes = 0;
   uint64_t pinned_bytes = 0;   // of tiles with a live handle
-  uint64_t planned_bytes = 0;  // of tiles that are to have a place of their own
+  WeightShares shares = {};    // that the plan aims at
   uint64_t weight_bytes = 0;   // of all tiles
   uint64_t slot_bytes = 0;     // of the slots that the other tiles share
 
   double hit_rate() const { return Share(hits, misses); }
   double hit_rate_bytes() const { return Share(hit_bytes, miss_bytes); }
-  // No policy can do better on a cyclic scan with this capacity.
-  double best_possible_hit_rate_bytes() const {
-    return weight_bytes == 0
-               ? 1.0
-               : static_cast<double>(planned_bytes) / static_cast<double>(weight_bytes);
-  }
   // What hits would have cost at the rate at which tiles were read.
   double time_saved_seconds() const {
     const uint64_t read = bytes_read - row_bytes_read;

@@ -240,11 +240,11 @@ inline void RunPassesUntilPlanIsReached(WeightCache& cache, const TestModel& mod
   const CacheStatistics plan = cache.Statistics();
   for (int pass = 0; pass < kManyPasses; ++pass) {
     const bool is_reached =
-        PlacedBytes(cache) == plan.planned_bytes && slot_bytes() == plan.slot_bytes;
+        PlacedBytes(cache) == plan.shares.resident_bytes && slot_bytes() == plan.slot_bytes;
     RunPass(cache, model);  // also then: what got its place last is read to it by this pass
     if (is_reached) return;
   }
-  ADD_FAILURE() << PlacedBytes(cache) << " bytes have places instead of " << plan.planned_bytes
+  ADD_FAILURE() << PlacedBytes(cache) << " bytes have places instead of " << plan.shares.resident_bytes
                 << ", " << slot_bytes() << " are slots instead of " << plan.slot_bytes;
 }
 

@@ -36,24 +36,47 @@ uint64_t SpanOf(const TileMap& map, const std::vector<char>& tiles) {
   return bytes;
 }
 
-// Gives places in order while `room` lasts; what is too large is passed over.
-void Place(const TileMap& map, const std::vector<char>& allowed, uint64_t room,
-           PlacementTargets& targets) {
+// Counts what is held how. Slots keep experts' tiles where the policy says so.
+void CountShares(const TileMap& map, const Policy& policy, PlacementTargets& targets) {
+  WeightShares& shares = targets.shares;
+  shares = {.visited_bytes_per_token = map.visited_bytes()};
+  double of_experts = 0;  // visited
+  int64_t in_slots = 0;   // tiles that slots keep, if there are enough
+  const bool keeps_experts = policy.keeps_slots(/*is_experts=*/true);
+  const bool keeps_others = policy.keeps_slots(/*is_experts=*/false);
+  for (int32_t tile = 0; tile < map.tile_count(); ++tile) {
+    const uint64_t bytes = map.tile(tile).bytes;
+    if (targets.placed[static_cast<size_t>(tile)] != 0) {
+      shares.resident_bytes += bytes;
+    } else if (map.is_chosen(tile)) {
+      shares.expert_bytes += bytes;
+      of_experts += map.visited_bytes(tile);
+      in_slots += keeps_experts ? 1 : 0;
+    } else {
+      shares.streamed_bytes += bytes;
+      in_slots += keeps_others ? 1 : 0;
+    }
+  }
+  double kept = 0;
+  if (keeps_experts && in_slots > 0) {
+    kept = std::min(1.0, static_cast<double>(targets.slots) / static_cast<double>(in_slots));
+  }
+  shares.kept_bytes = static_cast<uint64_t>(kept * static_cast<double>(shares.expert_bytes));
+  shares.read_bytes_per_token =
+      static_cast<double>(shares.streamed_bytes) + (1 - kept) * of_experts;
+}
+
+// Gives places in order while `room` lasts, slots being chosen; what is too large is passed over.
+void Place(const TileMap& map, const Policy& policy, const std::vector<char>& allowed,
+           uint64_t room, PlacementTargets& targets) {
   targets.placed.assign(static_cast<size_t>(map.tile_count()), 0);
-  targets.resident_bytes = 0;
   for (const int32_t tile : targets.order) {
     const uint64_t span = map.tile(tile).span_bytes;
     if (allowed[static_cast<size_t>(tile)] == 0 || span > room) continue;
     room -= span;
     targets.placed[static_cast<size_t>(tile)] = 1;
-    targets.resident_bytes += map.tile(tile).bytes;
   }
-  targets.streamed_bytes = 0;
-  targets.chosen_bytes = 0;
-  for (int32_t tile = 0; tile < map.tile_count(); ++tile) {
-    if (targets.placed[static_cast<size_t>(tile)] != 0) continue;
-    (map.is_chosen(tile) ? targets.chosen_bytes : targets.streamed_bytes) += map.tile(tile).bytes;
-  }
+  CountShares(map, policy, targets);
 }
 
 // The tiles that every pass visits, and those that are pinned.
@@ -65,21 +88,9 @@ std::vector<char> WithoutExperts(const TileMap& map, const std::vector<char>& pi
   return tiles;
 }
 
-// How much of the experts' tiles without a place lies in the slots once those are full.
-void CountKept(const TileMap& map, PlacementTargets& targets) {
-  int64_t tiles = 0;
-  for (int32_t tile = 0; tile < map.tile_count(); ++tile) {
-    tiles += map.is_chosen(tile) && targets.placed[static_cast<size_t>(tile)] == 0 ? 1 : 0;
-  }
-  if (tiles == 0) return;
-  const double share =
-      std::min(1.0, static_cast<double>(targets.slots) / static_cast<double>(tiles));
-  targets.kept_bytes = static_cast<uint64_t>(share * static_cast<double>(targets.chosen_bytes));
-}
-
 // What every pass visits has places; all other memory is slots, where experts stay by their use.
 // Nothing where that does not fit.
-std::optional<PlacementTargets> PlaceBesideExperts(const TileMap& map,
+std::optional<PlacementTargets> PlaceBesideExperts(const TileMap& map, const Policy& policy,
                                                    const std::vector<char>& pinned,
                                                    PlacementTargets targets) {
   const std::vector<char> dense = WithoutExperts(map, pinned);
@@ -95,8 +106,7 @@ std::optional<PlacementTargets> PlaceBesideExperts(const TileMap& map,
   targets.slots = std::min(others, static_cast<int64_t>(room / targets.slot_span_bytes));
   if (targets.slots < std::min(kMinSlots, others)) return std::nullopt;
   targets.slot_bytes = static_cast<uint64_t>(targets.slots) * targets.slot_span_bytes;
-  Place(map, dense, dense_span, targets);
-  CountKept(map, targets);
+  Place(map, policy, dense, dense_span, targets);
   return targets;
 }
 
@@ -138,11 +148,11 @@ Result<PlacementTargets> ChoosePlacement(const TileMap& map, const Policy& polic
   const bool everything_fits = targets.capacity_bytes >= map.span_bytes();
   const bool pinned_only = policy.placement() == Placement::kPinnedOnly;
   if (everything_fits && (!pinned_only || std::ranges::count(pinned, 0) == 0)) {
-    Place(map, all, targets.capacity_bytes, targets);
+    Place(map, policy, all, targets.capacity_bytes, targets);
     return targets;
   }
   if (!pinned_only && map.has_experts() && policy.keeps_slots(/*is_experts=*/true)) {
-    if (auto beside = PlaceBesideExperts(map, pinned, targets)) return *std::move(beside);
+    if (auto beside = PlaceBesideExperts(map, policy, pinned, targets)) return *std::move(beside);
   }
   const uint64_t slot = map.largest_span_bytes();
   targets.slot_span_bytes = slot;
@@ -153,15 +163,14 @@ Result<PlacementTargets> ChoosePlacement(const TileMap& map, const Policy& polic
   const auto place = [&](int64_t slots) {
     targets.slots = std::clamp(slots, std::min(kMinSlots, most_slots), most_slots);
     targets.slot_bytes = static_cast<uint64_t>(targets.slots) * slot;
-    Place(map, allowed, targets.capacity_bytes - targets.slot_bytes, targets);
+    Place(map, policy, allowed, targets.capacity_bytes - targets.slot_bytes, targets);
   };
   if (policy.keeps_slots(/*is_experts=*/false)) {
     place(std::min<int64_t>(most_slots, map.tile_count()));
-    CountKept(map, targets);
     return targets;
   }
   place(std::min(kRingSlots, static_cast<int64_t>(targets.capacity_bytes / kRingShare / slot)));
-  if (targets.slots > kSmallRingSlots && targets.streamed_bytes <= kLightStreamBytes) {
+  if (targets.slots > kSmallRingSlots && targets.shares.streamed_bytes <= kLightStreamBytes) {
     place(kSmallRingSlots);
   }
   return targets;

@@ -15,17 +15,33 @@
 
 namespace thaw {
 
+// How the bytes of all weights, as in the file, are held.
+struct WeightShares {
+  uint64_t resident_bytes = 0;  // with a place
+  uint64_t streamed_bytes = 0;  // without, visited by every pass
+  uint64_t expert_bytes = 0;    // without, visited by passes that choose them
+  uint64_t kept_bytes = 0;      // of those, what the slots hold at a time
+  // For a decoded token; those of experts are estimates, as if each were used as often as any.
+  double visited_bytes_per_token = 0;
+  double read_bytes_per_token = 0;
+
+  // No policy can do better on a cyclic scan with this capacity. With experts an estimate.
+  double HitRateBytes() const {
+    return visited_bytes_per_token == 0 ? 1.0
+                                        : 1.0 - read_bytes_per_token / visited_bytes_per_token;
+  }
+  // Whether a token finds all weights in memory, once they were read.
+  bool HoldsAll() const { return streamed_bytes == 0 && kept_bytes == expert_bytes; }
+};
+
 struct PlacementTargets {
   uint64_t capacity_bytes = 0;  // whole huge pages, and no more than there is use for
   std::vector<int32_t> order;   // all tiles, the most worth a place first
   std::vector<char> placed;     // [tiles], whether it gets a place
   int64_t slots = 0;            // of slot_span_bytes each, which hold any tile without a place
   uint64_t slot_span_bytes = 0;
-  uint64_t resident_bytes = 0;  // of the tiles with a place, as in the file
-  uint64_t streamed_bytes = 0;  // of those without that every pass visits
-  uint64_t chosen_bytes = 0;    // of experts' tiles without a place
-  uint64_t kept_bytes = 0;      // of those, what the slots hold at a time
-  uint64_t slot_bytes = 0;      // of all slots
+  uint64_t slot_bytes = 0;  // of all slots
+  WeightShares shares = {};
 };
 
 // `uses` [tiles], what was seen of each; `pinned` [tiles], which must have a place. Capacities are

@@ -46,8 +46,8 @@ TEST(Placement, EveryTileCanBeHeldAtEveryCapacityFromTheMinimum) {
         }
         EXPECT_LE(placed_span + targets->slot_bytes, targets->capacity_bytes);
         EXPECT_LE(targets->capacity_bytes, capacity);
-        EXPECT_EQ(targets->resident_bytes, placed_bytes);
-        EXPECT_EQ(targets->streamed_bytes, map.weight_bytes() - placed_bytes);
+        EXPECT_EQ(targets->shares.resident_bytes, placed_bytes);
+        EXPECT_EQ(targets->shares.streamed_bytes, map.weight_bytes() - placed_bytes);
         EXPECT_TRUE(all_placed || targets->slots >= 1) << policy->name() << " at " << capacity;
       }
     }
@@ -93,7 +93,7 @@ TEST(Placement, PlannedPlacesAsManyBytesAsFitBesideTheRing) {
     const auto targets = Choose(map, PlannedPolicy(), mebibytes << 20, NonePinned(map));
     ASSERT_TRUE(targets);
     const uint64_t room = targets->capacity_bytes - targets->slot_bytes;
-    EXPECT_GT(targets->resident_bytes + 2 * map.largest_span_bytes(), room);
+    EXPECT_GT(targets->shares.resident_bytes + 2 * map.largest_span_bytes(), room);
   }
 }
 

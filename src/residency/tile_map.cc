@@ -86,6 +86,7 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
   for (int32_t i = 0; i < map.tile_count(); ++i) {
     const bool same_layer = i > 0 && map.matrix_of(i).layer == map.matrix_of(i - 1).layer;
     map.layer_starts_.push_back(same_layer ? map.layer_starts_.back() : i);
+    map.visited_bytes_ += map.visited_bytes(i);
   }
   for (Tile& tile : map.tiles_) {
     tile.span_bytes = (tile.span_bytes + map.alignment_ - 1) / map.alignment_ * map.alignment_;

@@ -45,6 +45,7 @@ struct WeightMatrix {
   // Of how many experts it holds the rows, as many of each, one expert after another: a pass visits
   // those alone that it chooses. 0: every pass visits all of it.
   int64_t n_experts = 0;
+  int64_t n_used = 0;  // experts that a token goes through
 
   int64_t row_bytes() const { return RowBytes(type, cols); }
   bool is_chosen() const { return n_experts > 0; }
@@ -104,9 +105,17 @@ class TileMap {
   // Of matrices of experts; passes visit those that they choose.
   bool is_chosen(int32_t tile_index) const { return matrix_of(tile_index).is_chosen(); }
   bool has_experts() const { return has_experts_; }
+  // What a token visits: all of the tile, or of a tile of experts as much as under uniform use.
+  double visited_bytes(int32_t tile_index) const {
+    const WeightMatrix& of = matrix_of(tile_index);
+    const auto bytes = static_cast<double>(tile(tile_index).bytes);
+    return of.is_chosen() ? bytes * static_cast<double>(of.n_used) / static_cast<double>(of.n_experts)
+                          : bytes;
+  }
 
   // Sums over the tiles, and the largest room that one needs.
   uint64_t weight_bytes() const { return weight_bytes_; }
+  double visited_bytes() const { return visited_bytes_; }
   uint64_t span_bytes() const { return span_bytes_; }
   uint64_t largest_span_bytes() const { return largest_span_bytes_; }
 
@@ -122,6 +131,7 @@ class TileMap {
   std::vector<Range> ranges_;
   std::vector<int32_t> layer_starts_;  // [tiles]
   uint64_t weight_bytes_ = 0;
+  double visited_bytes_ = 0;
   uint64_t span_bytes_ = 0;
   uint64_t largest_span_bytes_ = 0;
   uint64_t pack_scratch_bytes_ = 0;

@@ -314,7 +314,7 @@ CacheStatistics WeightCache::Statistics() const {
   const std::lock_guard lock(mutex_);  // of one moment: what is resident obeys the capacity
   s.resident_bytes = resident_bytes_.load(std::memory_order_relaxed);
   s.capacity_bytes = targets_.capacity_bytes;
-  s.planned_bytes = targets_.resident_bytes;
+  s.shares = targets_.shares;
   s.slot_bytes = targets_.slot_bytes;
   return s;
 }

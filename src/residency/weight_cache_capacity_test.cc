@@ -64,7 +64,7 @@ TEST_P(Capacity, IsObeyedAtOnceAndThePlanIsReachedAtEveryStep) {
     RunPassesUntilPlanIsReached(*cache, model);
     const PlacementTargets planned = Planned(model, *GetParam(), capacity);
     const CacheStatistics s = cache->Statistics();
-    EXPECT_EQ(s.planned_bytes, planned.resident_bytes) << step;
+    EXPECT_EQ(s.shares.resident_bytes, planned.resident_bytes) << step;
     EXPECT_EQ(s.slot_bytes, planned.slot_bytes) << step;
     EXPECT_LE(s.resident_bytes, capacity);
     const CountedSince since(*cache);

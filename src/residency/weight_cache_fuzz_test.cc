@@ -233,9 +233,9 @@ class CacheFuzz {
     }
     ASSERT_TRUE(cache_->Preload(kKeepGoing));
     const CacheStatistics s = cache_->Statistics();
-    EXPECT_EQ(PlacedBytes(*cache_), s.planned_bytes);
-    EXPECT_LE(s.planned_bytes + s.slot_bytes, s.capacity_bytes);
-    EXPECT_GE(s.resident_bytes, s.planned_bytes);
+    EXPECT_EQ(PlacedBytes(*cache_), s.shares.resident_bytes);
+    EXPECT_LE(s.shares.resident_bytes + s.slot_bytes, s.capacity_bytes);
+    EXPECT_GE(s.resident_bytes, s.shares.resident_bytes);
   }
 
   const TestModel& model_;

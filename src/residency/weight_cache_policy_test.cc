@@ -193,14 +193,14 @@ TEST(PlannedCache, MissesExactlyTheStreamedBytesInEveryPassAfterTheFirst) {
       for (int pass = 0; pass < kPasses; ++pass) {
         const CountedSince since(*cache);
         RunPass(*cache, model);
-        EXPECT_EQ(since.miss_bytes(), targets->streamed_bytes);
+        EXPECT_EQ(since.miss_bytes(), targets->shares.streamed_bytes);
       }
       // Reads ahead of the pass that follows come before and after.
-      EXPECT_LE(all.bytes_read(), kPasses * targets->streamed_bytes + targets->slot_bytes);
-      EXPECT_GE(all.bytes_read() + targets->slot_bytes, kPasses * targets->streamed_bytes);
+      EXPECT_LE(all.bytes_read(), kPasses * targets->shares.streamed_bytes + targets->slot_bytes);
+      EXPECT_GE(all.bytes_read() + targets->slot_bytes, kPasses * targets->shares.streamed_bytes);
       const CacheStatistics s = cache->Statistics();
-      EXPECT_EQ(PlacedBytes(*cache), targets->resident_bytes);
-      EXPECT_EQ(s.planned_bytes, targets->resident_bytes);
+      EXPECT_EQ(PlacedBytes(*cache), targets->shares.resident_bytes);
+      EXPECT_EQ(s.shares.resident_bytes, targets->shares.resident_bytes);
       EXPECT_EQ(s.slot_bytes, targets->slot_bytes);
       const uint64_t hit_bytes = kPasses * s.weight_bytes - all.miss_bytes();
       EXPECT_DOUBLE_EQ(
@@ -257,10 +257,10 @@ TEST(LruCache, KeepsItsTilesWhenItIsGivenTheCapacityThatItHas) {
       model.Cache({.capacity_bytes = 6 << 20, .policy = &LruPolicy(), .prefetch_ahead = 0});
   RunPass(*cache, model);
   const CacheStatistics before = cache->Statistics();
-  ASSERT_GT(before.resident_bytes, 0);
+  ASSERT_GT(before.shares.resident_bytes, 0);
   ASSERT_TRUE(cache->SetCapacity((6 << 20) + 4096));  // no huge page more
   ASSERT_TRUE(cache->Optimize());
-  EXPECT_EQ(cache->Statistics().resident_bytes, before.resident_bytes);
+  EXPECT_EQ(cache->Statistics().resident_bytes, before.shares.resident_bytes);
 }
 
 TEST(MruCache, HitsInACycleThatIsLongerThanItsCapacity) {

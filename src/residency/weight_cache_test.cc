@@ -226,8 +226,8 @@ TEST(WeightCache, PreloadAtASmallCapacityReportsWhatCannotStay) {
   const CacheStatistics s = cache->Statistics();
   EXPECT_GT(report->tiles_streamed, 0);
   EXPECT_EQ(report->tiles_streamed + report->tiles_read, report->tiles);
-  EXPECT_EQ(report->bytes_streamed, s.weight_bytes - s.planned_bytes);
-  EXPECT_EQ(s.resident_bytes, s.planned_bytes);
+  EXPECT_EQ(report->bytes_streamed, s.weight_bytes - s.shares.resident_bytes);
+  EXPECT_EQ(s.resident_bytes, s.shares.resident_bytes);
 }
 
 TEST(WeightCache, PreloadStopsWhenAskedTo) {
@@ -284,7 +284,7 @@ TEST(WeightCache, StatisticsOfMatricesAddUpToThoseOfTheCache) {
     EXPECT_EQ(m.window_visits, 3) << m.name;
   }
   EXPECT_EQ(bytes, s.weight_bytes);
-  EXPECT_EQ(planned, s.planned_bytes);
+  EXPECT_EQ(planned, s.shares.resident_bytes);
   EXPECT_EQ(hits, s.hits);
   EXPECT_EQ(visits, s.hits + s.misses);
 }

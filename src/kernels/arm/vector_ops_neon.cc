@@ -70,10 +70,21 @@ float32x4_t Apply(float32x4_t x) {
     const float32x4_t cube = vmulq_f32(vmulq_f32(x, x), x);
     const float32x4_t u = vfmaq_f32(x, vdupq_n_f32(0.044715f), cube);
     return TimesLogistic(x, vmulq_n_f32(u, 0x1.988454p+0f));  // 2 sqrt(2 / pi)
+  } else if constexpr (f == Nonlinearity::kClampedSwish) {
+    const float32x4_t bounded = vminq_f32(vdupq_n_f32(kSwishBound), x);
+    return TimesLogistic(bounded, vmulq_n_f32(bounded, kSwishSlope));
   } else {
     const float32x4_t positive = vmaxq_f32(vdupq_n_f32(0), x);
-    return vmulq_f32(positive, positive);
+    return f == Nonlinearity::kRelu ? positive : vmulq_f32(positive, positive);
   }
+}
+
+// What f of a gate is multiplied with.
+template <Nonlinearity f>
+float32x4_t Factor(float32x4_t up) {
+  if constexpr (f != Nonlinearity::kClampedSwish) return up;
+  const float32x4_t above = vmaxq_f32(vdupq_n_f32(-kSwishBound), up);
+  return vaddq_f32(vminq_f32(vdupq_n_f32(kSwishBound), above), vdupq_n_f32(1.0f));
 }
 
 template <Nonlinearity f>
@@ -81,11 +92,11 @@ void ActivateBy(const float* gate, const float* up, int64_t n, float* out) {
   int64_t i = 0;
   for (; i + 4 <= n; i += 4) {
     const float32x4_t x = Apply<f>(vld1q_f32(gate + i));
-    vst1q_f32(out + i, up == nullptr ? x : vmulq_f32(x, vld1q_f32(up + i)));
+    vst1q_f32(out + i, up == nullptr ? x : vmulq_f32(x, Factor<f>(vld1q_f32(up + i))));
   }
   if (i == n) return;
   const float32x4_t x = Apply<f>(LoadFirst(gate + i, n - i));
-  StoreFirst(out + i, up == nullptr ? x : vmulq_f32(x, LoadFirst(up + i, n - i)), n - i);
+  StoreFirst(out + i, up == nullptr ? x : vmulq_f32(x, Factor<f>(LoadFirst(up + i, n - i))), n - i);
 }
 
 // The sum of (x[i] - center)^2, or of x[i], in eight vectors, so that the latency of fma is hidden,
@@ -205,6 +216,10 @@ void Activate(Nonlinearity f, const float* gate, const float* up, int64_t n, flo
       return ActivateBy<Nonlinearity::kGelu>(gate, up, n, out);
     case Nonlinearity::kReluSquared:
       return ActivateBy<Nonlinearity::kReluSquared>(gate, up, n, out);
+    case Nonlinearity::kRelu:
+      return ActivateBy<Nonlinearity::kRelu>(gate, up, n, out);
+    case Nonlinearity::kClampedSwish:
+      return ActivateBy<Nonlinearity::kClampedSwish>(gate, up, n, out);
   }
 }
 

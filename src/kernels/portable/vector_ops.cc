@@ -13,10 +13,20 @@ float Apply(Nonlinearity f, float x) {
     case Nonlinearity::kGelu:
       return x / (1.0f + std::exp(-kSlope * (x + 0.044715f * x * x * x)));
     case Nonlinearity::kReluSquared:
+      return x < 0 ? 0 : x * x;
+    case Nonlinearity::kRelu:
+      return x < 0 ? 0 : x;
+    case Nonlinearity::kClampedSwish:
       break;
   }
-  const float positive = x < 0 ? 0 : x;
-  return positive * positive;
+  const float bounded = x > kSwishBound ? kSwishBound : x;
+  return bounded / (1.0f + std::exp(-kSwishSlope * bounded));
+}
+
+// What f of a gate is multiplied with.
+float Factor(Nonlinearity f, float up) {
+  if (f != Nonlinearity::kClampedSwish) return up;
+  return (up < -kSwishBound ? -kSwishBound : (up > kSwishBound ? kSwishBound : up)) + 1;
 }
 
 }  // namespace
@@ -44,7 +54,9 @@ void LayerNorm(const float* x, const float* weight, const float* bias, int64_t n
 }
 
 void Activate(Nonlinearity f, const float* gate, const float* up, int64_t n, float* out) {
-  for (int64_t i = 0; i < n; ++i) out[i] = Apply(f, gate[i]) * (up == nullptr ? 1 : up[i]);
+  for (int64_t i = 0; i < n; ++i) {
+    out[i] = Apply(f, gate[i]) * (up == nullptr ? 1 : Factor(f, up[i]));
+  }
 }
 
 void SoftCap(float* x, int64_t n, float cap) {

@@ -75,10 +75,22 @@ __m256 Apply(__m256 x) {
     const __m256 cube = _mm256_mul_ps(_mm256_mul_ps(x, x), x);
     const __m256 u = _mm256_fmadd_ps(_mm256_set1_ps(0.044715f), cube, x);
     return TimesLogistic(x, _mm256_mul_ps(_mm256_set1_ps(0x1.988454p+0f), u));  // 2 sqrt(2 / pi)
+  } else if constexpr (f == Nonlinearity::kClampedSwish) {
+    const __m256 bounded = _mm256_min_ps(_mm256_set1_ps(kSwishBound), x);
+    return TimesLogistic(bounded, _mm256_mul_ps(_mm256_set1_ps(kSwishSlope), bounded));
   } else {
     const __m256 positive = _mm256_max_ps(_mm256_setzero_ps(), x);
-    return _mm256_mul_ps(positive, positive);
+    return f == Nonlinearity::kRelu ? positive : _mm256_mul_ps(positive, positive);
   }
+}
+
+// What f of a gate is multiplied with.
+template <Nonlinearity f>
+__m256 Factor(__m256 up) {
+  if constexpr (f != Nonlinearity::kClampedSwish) return up;
+  const __m256 bound = _mm256_set1_ps(kSwishBound);
+  const __m256 above = _mm256_max_ps(_mm256_sub_ps(_mm256_setzero_ps(), bound), up);
+  return _mm256_add_ps(_mm256_min_ps(bound, above), _mm256_set1_ps(1.0f));
 }
 
 template <Nonlinearity f>
@@ -86,12 +98,12 @@ void ActivateBy(const float* gate, const float* up, int64_t n, float* out) {
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
     const __m256 x = Apply<f>(_mm256_loadu_ps(gate + i));
-    _mm256_storeu_ps(out + i, up == nullptr ? x : _mm256_mul_ps(x, _mm256_loadu_ps(up + i)));
+    _mm256_storeu_ps(out + i, up == nullptr ? x : _mm256_mul_ps(x, Factor<f>(_mm256_loadu_ps(up + i))));
   }
   if (i == n) return;
   const __m256 x = Apply<f>(LoadFirst(gate + i, n - i));
   _mm256_maskstore_ps(out + i, FirstLanes(n - i),
-                      up == nullptr ? x : _mm256_mul_ps(x, LoadFirst(up + i, n - i)));
+                      up == nullptr ? x : _mm256_mul_ps(x, Factor<f>(LoadFirst(up + i, n - i))));
 }
 
 // In four vectors, so that the latency of fma is hidden, and 32 short chains of rounding.
@@ -210,6 +222,10 @@ void Activate(Nonlinearity f, const float* gate, const float* up, int64_t n, flo
       return ActivateBy<Nonlinearity::kGelu>(gate, up, n, out);
     case Nonlinearity::kReluSquared:
       return ActivateBy<Nonlinearity::kReluSquared>(gate, up, n, out);
+    case Nonlinearity::kRelu:
+      return ActivateBy<Nonlinearity::kRelu>(gate, up, n, out);
+    case Nonlinearity::kClampedSwish:
+      return ActivateBy<Nonlinearity::kClampedSwish>(gate, up, n, out);
   }
 }
 
