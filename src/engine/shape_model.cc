@@ -61,13 +61,63 @@ constexpr ModelShape kShapes[] = {
      .n_vocab = 128256,
      .context_length = 131072,
      .rope_freq_base = 500000},
+    {.name = "qwen3-30b-a3b",
+     .family = "qwen3moe",
+     .n_layers = 48,
+     .d_model = 2048,
+     .d_ff = 768,
+     .n_heads = 32,
+     .n_kv_heads = 4,
+     .head_dim = 128,
+     .n_vocab = 151936,
+     .context_length = 40960,
+     .rope_freq_base = 1000000,
+     .n_experts = 128,
+     .n_experts_used = 8},
+    {.name = "gpt-oss-20b",
+     .family = "gpt-oss",
+     .n_layers = 24,
+     .d_model = 2880,
+     .d_ff = 2880,
+     .n_heads = 64,
+     .n_kv_heads = 8,
+     .head_dim = 64,
+     .n_vocab = 201088,
+     .context_length = 131072,
+     .rope_freq_base = 150000,
+     .window = 128,
+     .n_experts = 32,
+     .n_experts_used = 4},
+    {.name = "mixture-64x8",
+     .family = "glm4moe",
+     .n_layers = 16,
+     .d_model = 1024,
+     .d_ff = 512,
+     .n_heads = 16,
+     .n_kv_heads = 4,
+     .head_dim = 64,
+     .n_vocab = 32000,
+     .context_length = 4096,
+     .n_experts = 64,
+     .n_experts_used = 8},
+    {.name = "mixture-64x8-skewed",
+     .family = "glm4moe",
+     .n_layers = 16,
+     .d_model = 1024,
+     .d_ff = 512,
+     .n_heads = 16,
+     .n_kv_heads = 4,
+     .head_dim = 64,
+     .n_vocab = 32000,
+     .context_length = 4096,
+     .n_experts = 64,
+     .n_experts_used = 8,
+     .expert_skew = 0.2F},
 };
 
-// Models of experts that benchmarks ask for by name.
-constexpr std::string_view kExpertShapes[] = {"qwen3-30b-a3b", "gpt-oss-20b"};
-
 // Families whose layers are made of the tensors that LayerTensors lists.
-constexpr std::string_view kFamilies[] = {"llama", "qwen2", "qwen3"};
+constexpr std::string_view kFamilies[] = {"llama",   "qwen2",   "qwen3",
+                                          "gpt-oss", "glm4moe", "qwen3moe"};
 
 // Of all the shapes above.
 constexpr float kNormEpsilon = 1e-5f;
@@ -88,11 +138,30 @@ constexpr int64_t kChunkBytes = 1 << 20;
 
 struct ShapeTensor {
   std::string name;
-  std::vector<int64_t> dims;  // the contiguous one first: one for a vector, two for a matrix
-  float constant = 0;         // what a vector is filled with
+  std::vector<int64_t> dims;  // the contiguous one first
+  // What it holds: random weights of the model's type or of F32, these numbers, or this one.
+  enum class Content { kWeights, kF32Weights, kNumbers, kConstant } content = Content::kWeights;
+  std::vector<float> numbers = {};
+  float constant = 0;
 
-  bool is_matrix() const { return dims.size() == 2; }
+  bool is_random() const { return content == Content::kWeights || content == Content::kF32Weights; }
+  int64_t rows() const {
+    int64_t rows = 1;
+    for (size_t i = 1; i < dims.size(); ++i) rows *= dims[i];
+    return rows;
+  }
 };
+
+// Biases of the choice of experts, by ranks that are spread over their indexes.
+std::vector<float> ChoiceBiases(const ModelShape& shape, int64_t layer) {
+  std::vector<float> biases;
+  for (int64_t expert = 0; expert < shape.n_experts; ++expert) {
+    constexpr int64_t kStride = 37;  // a prime: every rank comes once
+    const int64_t rank = (expert * kStride + layer) % shape.n_experts;
+    biases.push_back(-shape.expert_skew * std::log1p(static_cast<float>(rank)));
+  }
+  return biases;
+}
 
 std::vector<ShapeTensor> LayerTensors(const ModelShape& shape, const Family& family,
                                       int64_t layer) {
@@ -100,8 +169,14 @@ std::vector<ShapeTensor> LayerTensors(const ModelShape& shape, const Family& fam
   const int64_t q_size = shape.n_heads * shape.head_dim;
   const int64_t kv_size = shape.n_kv_heads * shape.head_dim;
   std::vector<ShapeTensor> tensors;
-  const auto vector = [&](std::string_view part, int64_t size, float constant) {
-    tensors.push_back({fmt::format("blk.{}.{}", layer, part), {size}, constant});
+  const auto constant = [&](std::string_view part, std::vector<int64_t> dims, float number) {
+    tensors.push_back({.name = fmt::format("blk.{}.{}", layer, part),
+                       .dims = std::move(dims),
+                       .content = ShapeTensor::Content::kConstant,
+                       .constant = number});
+  };
+  const auto vector = [&](std::string_view part, int64_t size, float number) {
+    constant(part, {size}, number);
   };
   const auto linear = [&](std::string_view part, int64_t rows, int64_t cols, Presence bias) {
     tensors.push_back({fmt::format("blk.{}.{}.weight", layer, part), {cols, rows}});
@@ -116,7 +191,32 @@ std::vector<ShapeTensor> LayerTensors(const ModelShape& shape, const Family& fam
     vector("attn_k_norm.weight", shape.head_dim, 1);
   }
   linear("attn_output", d, q_size, family.attention_output_bias);
-  vector("ffn_norm.weight", d, 1);
+  if (family.has_sinks) vector("attn_sinks.weight", shape.n_heads, 0);
+  vector(fmt::format("{}.weight", family.ffn_norm), d, 1);
+  if (shape.n_experts > 0) {
+    const auto experts = [&](std::string_view part, int64_t rows, int64_t cols) {
+      tensors.push_back(
+          {fmt::format("blk.{}.{}.weight", layer, part), {cols, rows, shape.n_experts}});
+      if (family.expert_bias != Presence::kRequired) return;
+      constant(fmt::format("{}.bias", part), {rows, shape.n_experts}, 0);
+    };
+    linear("ffn_gate_inp", shape.n_experts, d, family.expert_bias);
+    for (ShapeTensor& tensor : tensors) {
+      if (tensor.name.ends_with("ffn_gate_inp.weight")) {
+        tensor.content = ShapeTensor::Content::kF32Weights;
+      }
+    }
+    if (shape.expert_skew != 0) {
+      tensors.push_back({.name = fmt::format("blk.{}.exp_probs_b.bias", layer),
+                         .dims = {shape.n_experts},
+                         .content = ShapeTensor::Content::kNumbers,
+                         .numbers = ChoiceBiases(shape, layer)});
+    }
+    experts("ffn_gate_exps", shape.d_ff, d);
+    experts("ffn_up_exps", shape.d_ff, d);
+    experts("ffn_down_exps", d, shape.d_ff);
+    return tensors;
+  }
   linear("ffn_gate", shape.d_ff, d, family.ffn_bias);
   linear("ffn_up", shape.d_ff, d, family.ffn_bias);
   linear("ffn_down", d, shape.d_ff, family.ffn_bias);
@@ -130,7 +230,10 @@ std::vector<ShapeTensor> AllTensors(const ModelShape& shape, const Family& famil
     std::vector<ShapeTensor> of_layer = LayerTensors(shape, family, layer);
     std::ranges::move(of_layer, std::back_inserter(tensors));
   }
-  tensors.push_back({"output_norm.weight", {shape.d_model}, 1});
+  tensors.push_back({.name = "output_norm.weight",
+                     .dims = {shape.d_model},
+                     .content = ShapeTensor::Content::kConstant,
+                     .constant = 1});
   if (!shape.tied_output) tensors.push_back({"output.weight", {shape.d_model, shape.n_vocab}});
   return tensors;
 }
@@ -185,12 +288,23 @@ constexpr SizeField kSizeFields[] = {
     {"context_length", &ModelShape::context_length},
 };
 
+constexpr SizeField kOptionalFields[] = {
+    {"attention.sliding_window", &ModelShape::window},
+    {"expert_count", &ModelShape::n_experts},
+    {"expert_used_count", &ModelShape::n_experts_used},
+};
+
 Result<void> SetFields(const ModelShape& shape, GgufWriter& writer) {
   const auto key = [&](std::string_view name) { return fmt::format("{}.{}", shape.family, name); };
   THAW_TRY(writer.SetString("general.architecture", shape.family));
   THAW_TRY(writer.SetString("general.name", shape.name));
   for (const SizeField& field : kSizeFields) {
     THAW_TRY(writer.SetNumber<uint32_t>(key(field.key), static_cast<uint32_t>(shape.*field.size)));
+  }
+  for (const SizeField& field : kOptionalFields) {
+    const int64_t size = shape.*field.size;
+    if (size == 0) continue;
+    THAW_TRY(writer.SetNumber<uint32_t>(key(field.key), static_cast<uint32_t>(size)));
   }
   THAW_TRY(writer.SetNumber<float>(key("attention.layer_norm_rms_epsilon"), kNormEpsilon));
   THAW_TRY(writer.SetNumber<float>(key("rope.freq_base"), shape.rope_freq_base));
@@ -221,7 +335,7 @@ Result<const Family*> CheckShape(const ModelShape& shape) {
 }
 
 ElementType StoredType(const ShapeTensor& tensor, ElementType type) {
-  return tensor.is_matrix() ? type : ElementType::kF32;
+  return tensor.content == ShapeTensor::Content::kWeights ? type : ElementType::kF32;
 }
 
 // The errors of ShapeModelBytes.
@@ -241,8 +355,7 @@ Result<uint64_t> BytesOf(const ModelShape& shape, ElementType type,
                   Quote(shape.name), tensor.name, row_length, Info(stored).name,
                   Info(stored).block_elements);
     }
-    const int64_t rows = tensor.is_matrix() ? tensor.dims[1] : 1;
-    bytes += static_cast<uint64_t>(rows * RowBytes(stored, row_length));
+    bytes += static_cast<uint64_t>(tensor.rows() * RowBytes(stored, row_length));
   }
   return bytes;
 }
@@ -285,8 +398,8 @@ Result<void> AppendMatrix(const ShapeTensor& tensor, ElementType type, uint64_t 
   const int64_t row_bytes = RowBytes(type, cols);
   const int64_t rows_per_chunk = std::max<int64_t>(1, kChunkBytes / row_bytes);
   RandomWeights weights(type, 1 / std::sqrt(static_cast<double>(cols)), seed);
-  for (int64_t row = 0; row < tensor.dims[1]; row += rows_per_chunk) {
-    const int64_t rows = std::min(rows_per_chunk, tensor.dims[1] - row);
+  for (int64_t row = 0; row < tensor.rows(); row += rows_per_chunk) {
+    const int64_t rows = std::min(rows_per_chunk, tensor.rows() - row);
     chunk.resize(static_cast<size_t>(rows * row_bytes));
     weights.Fill(chunk);
     THAW_TRY(sink.Append(chunk));
@@ -303,11 +416,6 @@ Result<const ModelShape*> FindShape(std::string_view name) {
   for (const ModelShape& shape : kShapes) {
     if (shape.name == name) return &shape;
     known.push_back(shape.name);
-  }
-  if (std::ranges::find(kExpertShapes, name) != std::end(kExpertShapes)) {
-    return Fail(ErrorCode::kUnsupported,
-                "shape {}: models of experts are not supported yet; known are: {}", Quote(name),
-                fmt::join(known, ", "));
   }
   return Fail(ErrorCode::kNotFound, "there is no shape {}; known are: {}", Quote(name),
               fmt::join(known, ", "));
@@ -346,12 +454,15 @@ Result<void> WriteShapeModel(const ModelShape& shape, ElementType type, uint64_t
   SplitMix64 seeds(seed);  // one for each tensor
   std::vector<std::byte> chunk;
   for (const ShapeTensor& tensor : tensors) {
-    if (tensor.is_matrix()) {
-      THAW_TRY(AppendMatrix(tensor, type, seeds.Next(), chunk, sink));
-    } else {
-      const std::vector<float> values(static_cast<size_t>(tensor.dims[0]), tensor.constant);
-      THAW_TRY(sink.Append(std::as_bytes(std::span(values))));
+    if (tensor.is_random()) {
+      THAW_TRY(AppendMatrix(tensor, StoredType(tensor, type), seeds.Next(), chunk, sink));
+      continue;
     }
+    std::vector<float> values = tensor.numbers;
+    if (tensor.content == ShapeTensor::Content::kConstant) {
+      values.assign(static_cast<size_t>(tensor.dims[0] * tensor.rows()), tensor.constant);
+    }
+    THAW_TRY(sink.Append(std::as_bytes(std::span(values))));
   }
   return writer.Commit();
 }

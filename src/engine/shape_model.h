@@ -1,10 +1,11 @@
 // Model files of a stated shape with random weights, for benchmarks and tests: as large and as slow
 // as a real model of that shape, and as meaningless as random weights are.
 //
-// Every matrix has the same element type, the embedding and the output matrix included; weights
-// have a standard deviation of 1 / sqrt(columns), so that activations neither grow nor vanish
-// (engine/random_weights.h). Norms are 1 and biases 0, as F32. The vocabulary is a SentencePiece
-// one of all bytes and of words of letters, so that other programs load the file too.
+// Every matrix has the same element type, the embedding and the output matrix included, but routers
+// to experts, which are F32; weights have a standard deviation of 1 / sqrt(columns), so that
+// activations neither grow nor vanish (engine/random_weights.h) and experts are chosen nearly alike
+// often, unless the shape says otherwise. Norms are 1 and biases 0, as F32. The vocabulary is a
+// SentencePiece one of all bytes and of words of letters, so that other programs load the file too.
 //
 // The same shape, type and seed give the same bytes on every machine. Memory: some MiB, whatever
 // the shape.
@@ -26,7 +27,7 @@ struct ModelShape {
   std::string_view family = "llama";  // a row of model/family.h
   int64_t n_layers = 0;
   int64_t d_model = 0;
-  int64_t d_ff = 0;
+  int64_t d_ff = 0;  // of each expert, where there are any
   int64_t n_heads = 0;
   int64_t n_kv_heads = 0;
   int64_t head_dim = 0;  // of queries, keys and values
@@ -34,13 +35,18 @@ struct ModelShape {
   int64_t context_length = 0;
   float rope_freq_base = 10000;
   bool tied_output = false;  // the embedding is the output matrix too
+  int64_t window = 0;        // of the layers that have one in this family
+  int64_t n_experts = 0;     // of each layer; 0: the feed-forward blocks are dense
+  int64_t n_experts_used = 0;
+  // Of a family whose choice has a bias: that of the expert of rank r, counted from 0 in an order
+  // of each layer's own, is -skew ln(1 + r).
+  float expert_skew = 0;
 };
 
-// Shapes of published models.
+// Shapes of published models, and two small mixtures that differ in how evenly experts are chosen.
 std::span<const ModelShape> KnownShapes();
 
-// kNotFound for a name that is not known, kUnsupported for a model made of experts, which no family
-// here computes; both with the names that there are.
+// kNotFound, with the names that there are, for a name that is not known.
 Result<const ModelShape*> FindShape(std::string_view name);
 
 // The type of that name that matrices can have. kNotFound, with the names that there are, for any

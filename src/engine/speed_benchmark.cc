@@ -43,13 +43,15 @@ size_t HashOf(std::span<const float> logits) {
       {reinterpret_cast<const char*>(logits.data()), logits.size_bytes()});
 }
 
-// Two for each weight that a token is multiplied with: the output matrix once for a prompt.
+// Two for each weight that a token is multiplied with: the output matrix once for a prompt, of
+// experts those that it goes through.
 uint64_t OperationsOf(const TileMap& map, Phase phase, int64_t tokens) {
   uint64_t operations = 0;
   for (const WeightMatrix& matrix : map.matrices()) {
     if (matrix.row_lookup_only) continue;
     const bool is_once = phase == Phase::kPrefill && matrix.group == WeightGroup::kOutput;
-    operations += static_cast<uint64_t>(2 * matrix.rows * matrix.cols * (is_once ? 1 : tokens));
+    const int64_t rows = matrix.is_chosen() ? matrix.rows_of_expert() * matrix.n_used : matrix.rows;
+    operations += static_cast<uint64_t>(2 * rows * matrix.cols * (is_once ? 1 : tokens));
   }
   return operations;
 }
