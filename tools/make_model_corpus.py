@@ -5,6 +5,7 @@ usage: make_model_corpus.py FOLDER
 
 They are what src/model/model_fuzz.cc mutates. The same files in every run.
 """
+import math
 import random
 import struct
 import sys
@@ -27,6 +28,15 @@ UNGATED = {"ffn_up.weight": (D, FF), "ffn_down.weight": (FF, D)}
 GATED = UNGATED | {"ffn_gate.weight": (D, FF)}
 JOINED = UNGATED | {"ffn_up.weight": (D, 2 * FF)}
 FFN_BIASES = {"ffn_up.bias": (FF,), "ffn_down.bias": (D,)}
+EXPERT_COUNT, EXPERT_FF = 4, 3
+EXPERTS = {"ffn_gate_inp.weight": (D, EXPERT_COUNT),
+           "ffn_gate_exps.weight": (D, EXPERT_FF, EXPERT_COUNT),
+           "ffn_up_exps.weight": (D, EXPERT_FF, EXPERT_COUNT),
+           "ffn_down_exps.weight": (EXPERT_FF, D, EXPERT_COUNT)}
+SHARED = {"ffn_gate_inp_shexp.weight": (D,), "ffn_gate_shexp.weight": (D, FF),
+          "ffn_up_shexp.weight": (D, FF), "ffn_down_shexp.weight": (FF, D)}
+HEAD_BIASES_APART = {"attn_q.bias": (HEADS * HEAD,), "attn_k.bias": (KV_HEADS * HEAD,),
+                     "attn_v.bias": (KV_HEADS * HEAD,)}
 WINDOW = {"attention.sliding_window": 5}
 
 # Architecture: layers, tensors of a layer, other tensors, fields beyond the common ones.
@@ -47,6 +57,12 @@ MODELS = {
                 {"output_norm.bias": (D,)}, {"use_parallel_residual": True}),
     "gpt2": (1, NORMS | NORM_BIASES | HEADS_JOINED | HEAD_BIASES | UNGATED | FFN_BIASES,
              {"output_norm.bias": (D,), "position_embd.weight": (D, 64)}, {}),
+    "qwen2moe": (1, NORMS | HEADS_APART | HEAD_BIASES_APART | EXPERTS | SHARED, {},
+                 {"expert_count": EXPERT_COUNT, "expert_used_count": 2}),
+    "bailingmoe2": (2, NORMS | HEADS_JOINED | HEAD_NORMS | EXPERTS | {"exp_probs_b.bias": (EXPERT_COUNT,)},
+                    {}, {"expert_count": EXPERT_COUNT, "expert_used_count": 1,
+                         "expert_gating_func": 2, "expert_group_count": 2,
+                         "expert_group_used_count": 1, "nextn_predict_layers": 1}),
     "mistral3": (1, NORMS | HEADS_APART | GATED, {}, {"attention.temperature_scale": 0.1}),
 }
 LAYER_NORMED = {"cohere2", "gptneox", "gpt2"}
@@ -86,7 +102,7 @@ def model(architecture):
     data = b""
     for name, shape in tensors.items():
         head += string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, len(data))
-        count = shape[0] * (shape[1] if len(shape) == 2 else 1)
+        count = math.prod(shape)
         center = 1 if len(shape) == 1 else 0
         weights = [center + numbers.uniform(-0.5, 0.5) for _ in range(count)]
         data += struct.pack(f"<{count}f", *weights)

@@ -25,9 +25,11 @@ MemoryPlan Example() {
           .context = 4096,
           .prefill_chunk = 128,
           .weight_bytes = 200 * kMiB,
-          .resident_bytes = 50 * kMiB,
-          .streamed_bytes = 150 * kMiB,
-          .slot_bytes = 8 * kMiB};
+          .slot_bytes = 8 * kMiB,
+          .shares = {.resident_bytes = 50 * kMiB,
+                     .streamed_bytes = 150 * kMiB,
+                     .visited_bytes_per_token = 200.0 * kMiB,
+                     .read_bytes_per_token = 150.0 * kMiB}};
 }
 
 TEST(PlanJson, HasEveryKeyOfTheCommandLinesDefinition) {
@@ -59,7 +61,7 @@ TEST(Forecast, IsAddedToThePlanWithItsCurveAndKnee) {
   EXPECT_EQ(json["bound_by"], "disk");
   EXPECT_EQ(json["knee_budget_bytes"], 200 * kMiB);
   ASSERT_EQ(json["curve"].size(), 3);
-  EXPECT_EQ(json["curve"][0]["streamed_bytes"], 190 * kMiB);
+  EXPECT_EQ(json["curve"][0]["bytes_read_per_token"], 190 * kMiB);
   EXPECT_EQ(json["machine"]["memory_gb_per_s"], 40);
   EXPECT_EQ(json["machine"]["disk_gb_per_s"], 3);
 }
@@ -67,7 +69,7 @@ TEST(Forecast, IsAddedToThePlanWithItsCurveAndKnee) {
 TEST(Forecast, IsATableThatMarksTheKnee) {
   const std::string table = ForecastTable(ExampleReport());
   EXPECT_THAT(table, HasSubstr("20.0 tok/s predicted, bound by disk"));
-  EXPECT_THAT(table, HasSubstr("200.0 MiB      46.0 tok/s    10.0 MiB streamed  <- 90 %"));
+  EXPECT_THAT(table, HasSubstr("200.0 MiB      46.0 tok/s    10.0 MiB read  <- 90 %"));
 }
 
 TEST(PlanTable, NamesEachShareAndWhatIsLeft) {
@@ -94,6 +96,22 @@ TEST(PlanLine, MentionsStreamingOnlyWhereThereIsSome) {
             "token");
   plan.shares.streamed_bytes = 0;
   EXPECT_THAT(PlanLine(plan), Not(HasSubstr("streamed")));
+}
+
+TEST(PlanTable, SaysOfExpertsWhatUniformUseGivesAndThatItIsAnEstimate) {
+  MemoryPlan plan = Example();
+  plan.shares = {.resident_bytes = 50 * kMiB,
+                 .expert_bytes = 150 * kMiB,
+                 .kept_bytes = 60 * kMiB,
+                 .visited_bytes_per_token = 80.0 * kMiB,
+                 .read_bytes_per_token = 18.0 * kMiB};
+  const std::string table = PlanTable(plan);
+  EXPECT_THAT(table, HasSubstr("\n  streamed           0 B\n"));
+  EXPECT_THAT(table,
+              HasSubstr("\n  experts      150.0 MiB  60.0 MiB of them kept by use; at uniform "
+                        "use 77.5 % of what a token visits is in memory and 18.0 MiB are "
+                        "read (an estimate)\n"));
+  EXPECT_THAT(PlanLine(plan), HasSubstr(", 60.0 MiB of 150.0 MiB of experts kept by use"));
 }
 
 }  // namespace

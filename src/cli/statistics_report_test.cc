@@ -36,7 +36,8 @@ RunReport Example() {
   report.cache.miss_bytes = 100;
   report.cache.bytes_read = 1000;
   report.cache.read_seconds = 2;
-  report.cache.shares.resident_bytes = 50;
+  report.cache.shares = {
+      .resident_bytes = 50, .visited_bytes_per_token = 100, .read_bytes_per_token = 50};
   report.cache.weight_bytes = 100;
   report.cache.resident_bytes = 60;
   report.hottest = {{.name = "w.weight", .bytes = 40, .visits = 4, .hits = 1, .read_seconds = 0.5}};

@@ -29,7 +29,8 @@ class SpeedForecastTest : public ::testing::Test {
   }
 
   SpeedForecast Streaming(uint64_t bytes) const {
-    return ForecastSpeed({.streamed_bytes = bytes}, config_, map_, rates_, "1:0");
+    const WeightShares shares{.read_bytes_per_token = static_cast<double>(bytes)};
+    return ForecastSpeed({.shares = shares}, config_, map_, rates_, "1:0");
   }
 
   TileMap map_ = *TileMap::Create({});
@@ -64,6 +65,15 @@ TEST_F(SpeedForecastTest, BytesAreCountedByType) {
   ASSERT_EQ(bytes.size(), 1);
   EXPECT_EQ(bytes[0].type, ElementType::kF32);
   EXPECT_EQ(bytes[0].bytes, kWeightBytes);
+}
+
+TEST_F(SpeedForecastTest, OfExpertsThoseThatATokenGoesThroughAreCounted) {
+  std::vector<WeightMatrix> matrices(map_.matrices().begin(), map_.matrices().end());
+  matrices[0].n_experts = 8;
+  matrices[0].n_used = 2;
+  map_ = *TileMap::Create(std::move(matrices));
+  EXPECT_EQ(BytesByType(map_)[0].bytes, kWeightBytes / 4);
+  EXPECT_DOUBLE_EQ(Streaming(0).compute_seconds, kWeightBytes / 4 / 9e9);
 }
 
 TEST(Knee, IsTheLeastBudgetNearTheBestSpeed) {

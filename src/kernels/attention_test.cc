@@ -56,6 +56,7 @@ struct Shape {
   int64_t n_positions;
   int64_t window = 0;
   float soft_cap = 0;
+  bool has_sinks = false;
 };
 
 std::string Name(KvType type, const Shape& shape) {
@@ -63,7 +64,7 @@ std::string Name(KvType type, const Shape& shape) {
          std::to_string(shape.head_dim) + " and " + std::to_string(shape.v_head_dim) + ", " +
          std::to_string(shape.n_tokens) + " tokens of " + std::to_string(shape.n_positions) +
          ", window " + std::to_string(shape.window) + ", soft cap " +
-         std::to_string(shape.soft_cap);
+         std::to_string(shape.soft_cap) + (shape.has_sinks ? ", sinks" : "");
 }
 
 // Queries, keys and values of one KV head, normally distributed, and what attention makes of them.
@@ -77,7 +78,10 @@ class Case {
         q_(RandomFloats(shape.n_tokens * shape.group * shape.head_dim, random)),
         k_(static_cast<size_t>(KeyBytes(type, shape.head_dim, shape.n_positions)), std::byte{0xff}),
         v_(static_cast<size_t>(shape.n_positions * KvRowBytes(type, shape.v_head_dim)),
-           std::byte{0xff}) {
+           std::byte{0xff}),
+        // Among the scores, and for some heads far above all of them.
+        sinks_(RandomFloats(shape.group, random)) {
+    if (shape.group > 2) sinks_[1] += 60;
     for (int64_t position = 0; position < shape.n_positions; ++position) {
       SetKey(position, RandomFloats(shape.head_dim, random));
       SetValue(position, RandomFloats(shape.v_head_dim, random));
@@ -107,6 +111,7 @@ class Case {
             .scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim)),
             .soft_cap = shape_.soft_cap,
             .window = shape_.window,
+            .sinks = shape_.has_sinks ? sinks_.data() : nullptr,
             .out = out + first_token * shape_.group * shape_.v_head_dim,
             .out_stride = shape_.group * shape_.v_head_dim};
   }
@@ -149,8 +154,10 @@ class Case {
       const double cap = shape_.soft_cap;
       scores.push_back(cap == 0 ? score : cap * std::tanh(score / cap));
     }
-    const double largest = *std::max_element(scores.begin(), scores.end());
-    double sum = 0;
+    const double sink = sinks_[static_cast<size_t>(head)];
+    double largest = *std::max_element(scores.begin(), scores.end());
+    if (shape_.has_sinks) largest = std::max(largest, sink);
+    double sum = shape_.has_sinks ? std::exp(sink - largest) : 0;
     for (double& score : scores) sum += score = std::exp(score - largest);
     std::vector<double> out(static_cast<size_t>(shape_.v_head_dim));
     for (int64_t position = first; position < visible; ++position) {
@@ -168,6 +175,7 @@ class Case {
   KvType type_;
   std::vector<float> q_;
   std::vector<std::byte> k_, v_;
+  std::vector<float> sinks_;
 };
 
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -211,7 +219,9 @@ constexpr Shape kShapes[] = {{1, 64, 64, 1, 1},
                              {3, 32, 32, 1, 2600, 1500},
                              {2, 64, 64, 5, 70, 5000},
                              {1, 128, 128, 9, 100, 0, 2},
-                             {4, 64, 64, 30, 1100, 40, 1.5f}};
+                             {4, 64, 64, 30, 1100, 40, 1.5f},
+                             {3, 64, 64, 20, 200, 0, 0, true},
+                             {8, 64, 32, 1, 2100, 128, 0, true}};
 
 TEST_P(AttentionKernels, AttentionMixesValuesByTheSoftmaxOfTheScores) {
   std::mt19937 random(1);
@@ -254,7 +264,8 @@ TEST_P(AttentionKernels, SpansThatRunApartGiveTheSameBits) {
                                {3, 32, 64, 1, 1025},
                                {1, 64, 32, 1, 9},
                                {2, 64, 64, 1, 4000, 1200},
-                               {2, 64, 64, 1, 3000, 30}}) {
+                               {2, 64, 64, 1, 3000, 30},
+                               {8, 64, 64, 1, 3000, 0, 0, true}}) {
       const Case attention(table(), shape, type, random);
       const int64_t row = AttentionStateFloats(shape.v_head_dim);
       const int64_t n_spans = AttentionSpanOf(shape.n_positions - 1) + 1;

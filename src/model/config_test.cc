@@ -260,6 +260,55 @@ TEST(ModelConfig, RefusesByNameWhatItCannotRun) {
   EXPECT_THAT(ErrorOf(model), HasSubstr("attention.causal"));
 }
 
+TEST(ModelConfig, RefusesExpertsThatContradictThemselves) {
+  using Edit = std::vector<TinyModel::Tensor>;
+  TinyModel model;
+  const auto with = [&](std::vector<std::pair<const char*, uint32_t>> fields) {
+    model.add_fields = [fields](GgufWriter& writer) {
+      for (const auto& [name, number] : fields) {
+        THAW_CHECK(writer.SetNumber<uint32_t>(name, number));
+      }
+    };
+    return ErrorOf(model);
+  };
+  // Without a router the layers are dense.
+  EXPECT_EQ(with({{"llama.expert_count", 8}}), "no error");
+  model.edit_tensors = [](Edit& tensors) {
+    TinyModel::Tensor router = tensors.front();
+    router.name = "blk.0.ffn_gate_inp.weight";
+    tensors.push_back(router);
+  };
+  EXPECT_THAT(with({{"llama.expert_count", 8}}), HasSubstr("llama.expert_used_count"));
+  EXPECT_THAT(with({{"llama.expert_count", 8}, {"llama.expert_used_count", 9}}),
+              HasSubstr("is 9, expected 1 to 8"));
+  EXPECT_THAT(with({{"llama.expert_count", 8}, {"llama.expert_used_count", 2}}),
+              HasSubstr("'blk.0.ffn_up_exps.weight' is missing"));
+  EXPECT_THAT(with({{"llama.expert_count", 8},
+                    {"llama.expert_used_count", 2},
+                    {"llama.expert_feed_forward_length", 32},
+                    {"llama.expert_gating_func", 9}}),
+              HasSubstr("supported are: 1 (softmax)"));
+  EXPECT_THAT(with({{"llama.expert_count", 8},
+                    {"llama.expert_used_count", 2},
+                    {"llama.expert_feed_forward_length", 32},
+                    {"llama.expert_group_count", 3}}),
+              HasSubstr("expected a divisor of 8"));
+  EXPECT_THAT(with({{"llama.expert_count", 8},
+                    {"llama.expert_used_count", 5},
+                    {"llama.expert_feed_forward_length", 32},
+                    {"llama.expert_group_count", 4},
+                    {"llama.expert_group_used_count", 2}}),
+              HasSubstr("hold fewer than 5 experts"));
+}
+
+TEST(ModelConfig, LeavesOutLayersThatPredictFurtherTokens) {
+  TinyModel model;
+  model.add_fields = [](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumber<uint32_t>("llama.nextn_predict_layers", 9));
+  };
+  EXPECT_THAT(ErrorOf(model), HasSubstr("is 9, expected less than the"));
+}
+
 TEST(ModelConfig, SaysWhenAFileHoldsNoWeights) {
   TinyModel model;
   model.edit_tensors = [](std::vector<TinyModel::Tensor>& tensors) { tensors.clear(); };

@@ -34,10 +34,10 @@ struct CacheStatistics {
   double stall_seconds = 0;       // visits spent waiting, summed over threads
   uint64_t capacity_bytes = 0;
   uint64_t resident_bytes = 0;
-  uint64_t pinned_bytes = 0;   // of tiles with a live handle
-  WeightShares shares = {};    // that the plan aims at
-  uint64_t weight_bytes = 0;   // of all tiles
-  uint64_t slot_bytes = 0;     // of the slots that the other tiles share
+  uint64_t pinned_bytes = 0;  // of tiles with a live handle
+  WeightShares shares = {};   // that the plan aims at
+  uint64_t weight_bytes = 0;  // of all tiles
+  uint64_t slot_bytes = 0;    // of the slots that the other tiles share
 
   double hit_rate() const { return Share(hits, misses); }
   double hit_rate_bytes() const { return Share(hit_bytes, miss_bytes); }

@@ -69,6 +69,8 @@ struct MatrixShape {
   int64_t rows = 0;
   int64_t cols = 1024;  // of float32: 4 KiB a row, so up to 128 rows a tile
   bool is_packed = false;
+  int64_t n_experts = 0;
+  int64_t n_used = 0;
 };
 
 // Each layer one tile of 400 KiB and two, packed, of 448 and 352 KiB; last an output matrix of 240
@@ -81,6 +83,19 @@ inline std::vector<MatrixShape> LayeredShapes(int32_t layers) {
         {fmt::format("blk.{}.ffn", layer), layer, WeightGroup::kFeedForward, 200, 1024, true});
   }
   shapes.push_back({"output", layers, WeightGroup::kOutput, 60, 1024, true});
+  return shapes;
+}
+
+// Each layer one tile of 400 KiB, and 8 experts, of which a pass uses 2, of one packed tile of 256
+// KiB each; last an output matrix of 240 KiB.
+inline std::vector<MatrixShape> ExpertShapes(int32_t layers) {
+  std::vector<MatrixShape> shapes;
+  for (int32_t layer = 0; layer < layers; ++layer) {
+    shapes.push_back({fmt::format("blk.{}.attn", layer), layer, WeightGroup::kAttention, 100});
+    shapes.push_back({fmt::format("blk.{}.experts", layer), layer, WeightGroup::kExperts, 8 * 64,
+                      1024, true, 8, 2});
+  }
+  shapes.push_back({"output", layers, WeightGroup::kOutput, 60});
   return shapes;
 }
 
@@ -125,7 +140,9 @@ class TestModel {
                           .offset = offset,
                           .layer = shape.layer,
                           .group = shape.group,
-                          .is_packed = shape.is_packed});
+                          .is_packed = shape.is_packed,
+                          .n_experts = shape.n_experts,
+                          .n_used = shape.n_used});
       offset += BytesOf(shape);
     }
     return *TileMap::Create(std::move(matrices));
@@ -244,8 +261,9 @@ inline void RunPassesUntilPlanIsReached(WeightCache& cache, const TestModel& mod
     RunPass(cache, model);  // also then: what got its place last is read to it by this pass
     if (is_reached) return;
   }
-  ADD_FAILURE() << PlacedBytes(cache) << " bytes have places instead of " << plan.shares.resident_bytes
-                << ", " << slot_bytes() << " are slots instead of " << plan.slot_bytes;
+  ADD_FAILURE() << PlacedBytes(cache) << " bytes have places instead of "
+                << plan.shares.resident_bytes << ", " << slot_bytes() << " are slots instead of "
+                << plan.slot_bytes;
 }
 
 // What changed between two snapshots.

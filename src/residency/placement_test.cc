@@ -137,5 +137,57 @@ TEST(Placement, PatternsTogetherMatchWhatEachMatches) {
   EXPECT_THAT(*matched, ::testing::ElementsAre(0, 0, 0, 0, 1, 1, 1));
 }
 
+TEST(Placement, ExpertsGetTheMemoryThatTheOthersLeave) {
+  const TestModel model(ExpertShapes(6));
+  const TileMap map = model.Map();
+  const std::vector<char> none = NonePinned(map);
+  uint64_t others = 0;  // spans of what every pass visits
+  uint64_t expert = 0;
+  for (int32_t tile = 0; tile < map.tile_count(); ++tile) {
+    if (map.is_chosen(tile)) {
+      expert = std::max(expert, map.tile(tile).span_bytes);
+    } else {
+      others += map.tile(tile).span_bytes;
+    }
+  }
+  const uint64_t minimum = MinimumCapacity(map, PlannedPolicy(), none);
+  double least_read = 1e18;
+  for (uint64_t capacity = minimum; capacity < map.span_bytes(); capacity += kHugePageBytes) {
+    const auto targets = Choose(map, PlannedPolicy(), capacity, none);
+    ASSERT_TRUE(targets) << targets.error().message;
+    const bool fit = others + 3 * expert <= targets->capacity_bytes;
+    EXPECT_EQ(targets->shares.streamed_bytes == 0, fit) << capacity;
+    for (int32_t tile = 0; tile < map.tile_count(); ++tile) {
+      if (fit || map.is_chosen(tile)) {
+        EXPECT_EQ(targets->placed[static_cast<size_t>(tile)] != 0, !map.is_chosen(tile));
+      }
+    }
+    if (fit) {
+      EXPECT_EQ(targets->slot_span_bytes, expert) << "no larger tile needs a slot";
+      EXPECT_GT((targets->slots + 1) * expert + others, targets->capacity_bytes);
+    }
+    EXPECT_LE(targets->shares.read_bytes_per_token, least_read);
+    least_read = targets->shares.read_bytes_per_token;
+    EXPECT_EQ(targets->shares.resident_bytes + targets->shares.streamed_bytes +
+                  targets->shares.expert_bytes,
+              map.weight_bytes());
+  }
+  const auto all = Choose(map, PlannedPolicy(), FullCapacity(map, PlannedPolicy()), none);
+  EXPECT_TRUE(all->shares.HoldsAll());
+  EXPECT_EQ(all->slots, 0);
+  EXPECT_EQ(all->shares.HitRateBytes(), 1);
+}
+
+TEST(Placement, ExpectsOfExpertsWhatUniformUseGives) {
+  const TestModel model(ExpertShapes(6));
+  const TileMap map = model.Map();
+  const auto targets = Choose(map, PlannedPolicy(), 10 << 20, NonePinned(map));
+  ASSERT_TRUE(targets);
+  const double kept = static_cast<double>(targets->slots) / 48;
+  ASSERT_LT(kept, 1);
+  // Of 8 experts in each of 6 layers a token uses 2, of 256 KiB each.
+  EXPECT_DOUBLE_EQ(targets->shares.read_bytes_per_token, (1 - kept) * 12 * (256 << 10));
+}
+
 }  // namespace
 }  // namespace thaw

@@ -109,8 +109,9 @@ class TileMap {
   double visited_bytes(int32_t tile_index) const {
     const WeightMatrix& of = matrix_of(tile_index);
     const auto bytes = static_cast<double>(tile(tile_index).bytes);
-    return of.is_chosen() ? bytes * static_cast<double>(of.n_used) / static_cast<double>(of.n_experts)
-                          : bytes;
+    return of.is_chosen()
+               ? bytes * static_cast<double>(of.n_used) / static_cast<double>(of.n_experts)
+               : bytes;
   }
 
   // Sums over the tiles, and the largest room that one needs.

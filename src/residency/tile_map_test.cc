@@ -64,6 +64,33 @@ TEST(TileMap, AMatrixThatIsOnlyLookedUpHasNoTiles) {
   EXPECT_EQ(map->weight_bytes(), 0);
 }
 
+TEST(TileMap, NoTileHoldsRowsOfTwoExperts) {
+  // Of each expert 200 rows of 4 KiB: two tiles of 112 and 88.
+  WeightMatrix matrix = MatrixOf(600, 1024, 0, FileOf(600 * 4096));
+  matrix.n_experts = 3;
+  matrix.n_used = 1;
+  const auto map = TileMap::Create({MatrixOf(16, 1024, 0, matrix.file), matrix});
+  ASSERT_TRUE(map);
+  EXPECT_TRUE(map->has_experts());
+  EXPECT_FALSE(map->is_chosen(0));
+  EXPECT_EQ(map->tiles_of(1).count, 6);
+  for (int32_t expert = 0; expert < 3; ++expert) {
+    const TileMap::Range tiles = map->tiles_of(1, expert);
+    EXPECT_EQ(tiles.first, 1 + 2 * expert);
+    EXPECT_EQ(tiles.count, 2);
+    EXPECT_EQ(map->tile(tiles.first).row_begin, 200 * expert);
+    EXPECT_EQ(map->tile(tiles.first).row_count, 112);
+    EXPECT_EQ(map->tile(tiles.first + 1).row_begin, 200 * expert + 112);
+    EXPECT_EQ(map->tile(tiles.first + 1).row_count, 88);
+    EXPECT_EQ(map->TileOfRow(1, 200 * expert + 111), tiles.first);
+    EXPECT_EQ(map->TileOfRow(1, 200 * expert + 112), tiles.first + 1);
+    EXPECT_TRUE(map->is_chosen(tiles.first));
+  }
+  // A matrix that all passes visit has no experts to ask for.
+  EXPECT_EQ(map->tiles_of(0, 0).count, 1);
+  EXPECT_DOUBLE_EQ(map->visited_bytes(), 4096 * (16 + 200));
+}
+
 TEST(TileMap, RefusesAMatrixBeyondTheEndOfItsFile) {
   const auto map = TileMap::Create({MatrixOf(10, 4, 8, FileOf(160))});
   ASSERT_FALSE(map);

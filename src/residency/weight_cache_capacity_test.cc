@@ -64,13 +64,13 @@ TEST_P(Capacity, IsObeyedAtOnceAndThePlanIsReachedAtEveryStep) {
     RunPassesUntilPlanIsReached(*cache, model);
     const PlacementTargets planned = Planned(model, *GetParam(), capacity);
     const CacheStatistics s = cache->Statistics();
-    EXPECT_EQ(s.shares.resident_bytes, planned.resident_bytes) << step;
+    EXPECT_EQ(s.shares.resident_bytes, planned.shares.resident_bytes) << step;
     EXPECT_EQ(s.slot_bytes, planned.slot_bytes) << step;
     EXPECT_LE(s.resident_bytes, capacity);
     const CountedSince since(*cache);
     RunPass(*cache, model);
     if (GetParam() == &PlannedPolicy()) {
-      EXPECT_EQ(since.miss_bytes(), planned.streamed_bytes) << step;
+      EXPECT_EQ(since.miss_bytes(), planned.shares.streamed_bytes) << step;
     }
   }
 }
@@ -85,7 +85,7 @@ TEST_P(Capacity, BelowTheMinimumIsRefusedAndChangesNothing) {
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
   const CacheStatistics after = cache->Statistics();
   EXPECT_EQ(after.capacity_bytes, before.capacity_bytes);
-  EXPECT_EQ(after.planned_bytes, before.planned_bytes);
+  EXPECT_EQ(after.shares.resident_bytes, before.shares.resident_bytes);
   EXPECT_EQ(after.slot_bytes, before.slot_bytes);
   RunPass(*cache, model);
 }
@@ -111,7 +111,7 @@ TEST_P(Capacity, AHandleStaysValidWhenItShrinksAndFollowsWithItsLastPin) {
   RunPassesUntilPlanIsReached(*cache, model);
   EXPECT_LE(cache->Statistics().resident_bytes, least);
   const PlacementTargets planned = Planned(model, *GetParam(), least);
-  EXPECT_EQ(cache->Statistics().planned_bytes, planned.resident_bytes);
+  EXPECT_EQ(cache->Statistics().shares.resident_bytes, planned.shares.resident_bytes);
   EXPECT_EQ(cache->Statistics().slot_bytes, planned.slot_bytes);
 }
 
@@ -139,7 +139,7 @@ TEST_P(Capacity, HandlesThatAreHeldWhileItChangesDoNotKeepThePlanFromBeingReache
     EXPECT_LE(cache->Statistics().resident_bytes, capacity);
     RunPassesUntilPlanIsReached(*cache, model);
     const PlacementTargets planned = Planned(model, *GetParam(), capacity);
-    EXPECT_EQ(cache->Statistics().planned_bytes, planned.resident_bytes) << step;
+    EXPECT_EQ(cache->Statistics().shares.resident_bytes, planned.shares.resident_bytes) << step;
     EXPECT_EQ(cache->Statistics().slot_bytes, planned.slot_bytes) << step;
   }
 }
@@ -237,7 +237,7 @@ TEST(CapacityOfPlanned, ThePlanIsToldAtOnceAndReachedWhenReadsGiveTheirMemoryBac
   gate->AwaitReaders(3);
   ASSERT_TRUE(cache->SetCapacity(WeightCacheOptions::kUnlimited));
   EXPECT_LT(PlacedBytes(*cache), cache->map().weight_bytes());
-  EXPECT_EQ(cache->Statistics().planned_bytes, cache->map().weight_bytes());
+  EXPECT_EQ(cache->Statistics().shares.resident_bytes, cache->map().weight_bytes());
   gate->Open();
   RunPassesUntilPlanIsReached(*cache, model);
   EXPECT_EQ(PlacedBytes(*cache), cache->map().weight_bytes());

@@ -162,7 +162,7 @@ TEST_P(EveryPolicy, RefusesToPinWhatDoesNotFitAndChangesNothing) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
   EXPECT_EQ(cache->pinned_tiles(), pinned);
-  EXPECT_EQ(cache->Statistics().planned_bytes, before.planned_bytes);
+  EXPECT_EQ(cache->Statistics().shares.resident_bytes, before.shares.resident_bytes);
   EXPECT_EQ(cache->Statistics().slot_bytes, before.slot_bytes);
 }
 
@@ -205,7 +205,7 @@ TEST(PlannedCache, MissesExactlyTheStreamedBytesInEveryPassAfterTheFirst) {
       const uint64_t hit_bytes = kPasses * s.weight_bytes - all.miss_bytes();
       EXPECT_DOUBLE_EQ(
           static_cast<double>(hit_bytes) / static_cast<double>(kPasses * s.weight_bytes),
-          s.best_possible_hit_rate_bytes());
+          s.shares.HitRateBytes());
     }
   }
 }
@@ -257,10 +257,10 @@ TEST(LruCache, KeepsItsTilesWhenItIsGivenTheCapacityThatItHas) {
       model.Cache({.capacity_bytes = 6 << 20, .policy = &LruPolicy(), .prefetch_ahead = 0});
   RunPass(*cache, model);
   const CacheStatistics before = cache->Statistics();
-  ASSERT_GT(before.shares.resident_bytes, 0);
+  ASSERT_GT(before.resident_bytes, 0);
   ASSERT_TRUE(cache->SetCapacity((6 << 20) + 4096));  // no huge page more
   ASSERT_TRUE(cache->Optimize());
-  EXPECT_EQ(cache->Statistics().resident_bytes, before.shares.resident_bytes);
+  EXPECT_EQ(cache->Statistics().resident_bytes, before.resident_bytes);
 }
 
 TEST(MruCache, HitsInACycleThatIsLongerThanItsCapacity) {
@@ -318,6 +318,102 @@ TEST(KeepAllCache, RefusesACapacityThatIsTooSmallWithTheNumber) {
   ASSERT_FALSE(cache);
   EXPECT_EQ(cache.error().code, ErrorCode::kResourceExhausted);
   EXPECT_THAT(cache.error().message, HasSubstr("'keep-all' needs 10.0 MiB"));
+}
+
+// The tiles that a pass visits when each layer of ExpertShapes uses these two of its experts.
+std::vector<int32_t> TilesWith(const TileMap& map, int32_t layer, int32_t first, int32_t second) {
+  const int32_t experts = 2 * layer + 1;
+  return {map.tiles_of(experts, first).first, map.tiles_of(experts, second).first};
+}
+
+// One pass; `announces` tells the cache of experts before they are visited, as a router does.
+template <typename Choose>
+void RunExpertPass(WeightCache& cache, const TestModel& model, bool announces, Choose choose) {
+  const TileMap& map = cache.map();
+  ASSERT_TRUE(cache.BeginPass(map.tile_count()));
+  const int32_t layers = map.matrix_of(map.tile_count() - 1).layer;
+  for (int32_t layer = 0; layer < layers; ++layer) {
+    Visit(cache, model, TilesOf(map.tiles_of(2 * layer).first, map.tiles_of(2 * layer).first + 1));
+    const auto [first, second] = choose(layer);
+    const std::vector<int32_t> tiles = TilesWith(map, layer, first, second);
+    if (announces) cache.Expect(tiles);
+    Visit(cache, model, tiles);
+  }
+  Visit(cache, model, TilesOf(map.tile_count() - 1, map.tile_count()));
+}
+
+TEST_P(EveryPolicy, ServesExpertsAtEveryCapacityAndReadsNoneUnasked) {
+  const Watchdog watchdog;
+  const TestModel model(ExpertShapes(5));
+  const TileMap map = model.Map();
+  const Policy& policy = *GetParam();
+  for (uint64_t capacity = LeastCapacity(model, policy); capacity <= FullCapacity(map, policy);
+       capacity += kHugePageBytes) {
+    for (const int ahead : {0, 1, kFar}) {
+      for (const bool announces : {false, true}) {
+        SCOPED_TRACE(fmt::format("capacity {}, ahead {}, {}", capacity, ahead, announces));
+        const auto cache =
+            model.Cache({.capacity_bytes = capacity, .policy = &policy, .prefetch_ahead = ahead});
+        ASSERT_NE(cache, nullptr);
+        // Experts 6 and 7 are never chosen.
+        for (int32_t pass = 0; pass < 6; ++pass) {
+          RunExpertPass(*cache, model, announces,
+                        [&](int32_t layer) { return std::pair((pass + layer) % 5, 5); });
+        }
+        const CacheStatistics s = cache->Statistics();
+        EXPECT_EQ(s.pinned_bytes, 0);
+        EXPECT_LE(s.resident_bytes, s.capacity_bytes);
+        for (const MatrixStatistics& matrix : cache->PerMatrix()) {
+          if (!matrix.name.ends_with("experts")) continue;
+          EXPECT_EQ(matrix.visits, 12U) << matrix.name;
+          EXPECT_LE(matrix.resident_bytes, uint64_t{6} * (256 << 10)) << matrix.name;
+        }
+        for (int32_t layer = 0; layer < 5; ++layer) {
+          for (const int32_t tile : TilesWith(map, layer, 6, 7)) {
+            EXPECT_FALSE(cache->PinIfResident(tile)) << "nobody asked for it";
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(PlannedExperts, ThoseUsedOftenStay) {
+  const TestModel model(ExpertShapes(4));
+  const TileMap map = model.Map();
+  // Room for what every pass visits, 1.9 MiB, and for a half of the experts.
+  const auto cache = model.Cache({.capacity_bytes = 6 << 20});
+  ASSERT_NE(cache, nullptr);
+  ASSERT_EQ(cache->Statistics().shares.streamed_bytes, 0U);
+  const auto pass = [&](int32_t i) {
+    // Expert 0 always, each of the others now and then.
+    RunExpertPass(*cache, model, true,
+                  [&](int32_t layer) { return std::pair(0, 1 + (i * 3 + layer) % 7); });
+  };
+  for (int32_t i = 0; i < 20; ++i) pass(i);
+  for (int32_t layer = 0; layer < 4; ++layer) {
+    EXPECT_TRUE(cache->PinIfResident(TilesWith(map, layer, 0, 0).front())) << layer;
+  }
+  const CountedSince since(*cache);
+  for (int32_t i = 20; i < 30; ++i) pass(i);
+  // Of the 4 layers' visits of a pass, one expert's and the layers' own are always hits.
+  EXPECT_GE(since.hits(), 10U * (4 + 4 + 1));
+  EXPECT_GT(since.misses(), 0U);
+}
+
+TEST(PlannedExperts, WhatIsExpectedIsReadBeforeItIsVisited) {
+  const TestModel model(ExpertShapes(4));
+  const auto cache = model.Cache({.capacity_bytes = 6 << 20});
+  ASSERT_NE(cache, nullptr);
+  ASSERT_TRUE(cache->BeginPass(cache->map().tile_count()));
+  const std::vector<int32_t> tiles = TilesWith(cache->map(), 0, 3, 6);
+  cache->Expect(tiles);
+  const Watchdog watchdog;
+  for (const int32_t tile : tiles) {
+    while (!cache->IsResident(tile)) std::this_thread::yield();
+  }
+  Visit(*cache, model, tiles);
+  EXPECT_EQ(cache->Statistics().misses, 2U) << "they were read, if ahead of their visits";
 }
 
 }  // namespace
