@@ -151,13 +151,13 @@ Result<BenchmarkReport> Measure(Engine& engine, const BenchOptions& options,
   return report;
 }
 
-Result<PolicySimulation> Simulate(const Engine& engine) {
+Result<PolicySimulation> Simulate(const Engine& engine, SimulatedRouter router) {
   const MemoryPlan plan = engine.plan();
   const uint64_t others = plan.claimed_bytes() - plan.weight_capacity_bytes;
   // A policy takes no more of it than it has use for.
   const uint64_t capacity = plan.budget_bytes - std::min(plan.budget_bytes, others);
   return SimulatePolicies(engine.weights().map(), capacity, engine.options().pinned,
-                          kSimulatedPasses);
+                          kSimulatedPasses, router);
 }
 
 }  // namespace
@@ -180,7 +180,10 @@ Result<void> Execute(const BenchOptions& options) {
   RunReport statistics;
   THAW_ASSIGN(report.speed, Measure(*engine, options, statistics));
   if (options.simulate) {
-    THAW_ASSIGN(report.simulation, Simulate(*engine));
+    THAW_ASSIGN(report.simulation, Simulate(*engine, SimulatedRouter::kUniform));
+    if (engine->weights().map().has_experts()) {
+      THAW_ASSIGN(report.skewed_simulation, Simulate(*engine, SimulatedRouter::kZipf));
+    }
   }
   DescribeEngine(*engine, report);
   report.last_level_cache = ReadSystemInfo().last_level_cache;

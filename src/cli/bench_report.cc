@@ -113,6 +113,7 @@ Json SimulationJson(const PolicySimulation& simulation) {
                         {"hit_rate_bytes", p.fits ? Json(p.hit_rate_bytes) : Json(nullptr)}});
   }
   return {{"capacity_bytes", simulation.capacity_bytes},
+          {"router", SimulatedRouterName(simulation.router)},
           {"passes", simulation.passes},
           {"best_possible_hit_rate_bytes", simulation.best_possible_hit_rate_bytes},
           {"policies", std::move(policies)}};
@@ -129,10 +130,10 @@ std::string Header(const BenchReport& report) {
   if (!report.shape.empty()) {
     text += Row("shape", fmt::format("{}, {}, random weights", report.shape, report.type));
   }
-  text +=
-      Row("weights", fmt::format("{}, {} of it in memory, {} streamed; policy {}",
-                                 FormatBytes(plan.weight_bytes), FormatBytes(plan.shares.resident_bytes),
-                                 FormatBytes(plan.shares.streamed_bytes), report.policy));
+  text += Row("weights",
+              fmt::format("{}, {} of it in memory, {} streamed; policy {}",
+                          FormatBytes(plan.weight_bytes), FormatBytes(plan.shares.resident_bytes),
+                          FormatBytes(plan.shares.streamed_bytes), report.policy));
   text += Row("budget",
               fmt::format("{}, peak memory {}; {} positions, {} tokens at once",
                           FormatBytes(plan.budget_bytes), FormatBytes(report.peak_resident_bytes),
@@ -181,11 +182,13 @@ std::string RunRow(const WorkloadReport& workload, const BenchmarkReport& speed)
                                     : "-");
 }
 
-std::string SimulationTable(const PolicySimulation& simulation) {
+// `experts` says how they are drawn, or nothing.
+std::string SimulationTable(const PolicySimulation& simulation, std::string_view experts) {
   std::string text = fmt::format(
-      "\nsimulated: {} tokens, {} for weights; at best {:.1f} % of the bytes are found in memory\n"
+      "\nsimulated: {} tokens{}, {} for weights; at best {:.1f} % of the bytes are found in "
+      "memory\n"
       "{:<10} {:>7} {:>8}\n",
-      simulation.passes, FormatBytes(simulation.capacity_bytes),
+      simulation.passes, experts, FormatBytes(simulation.capacity_bytes),
       100 * simulation.best_possible_hit_rate_bytes, "policy", "hits %", "bytes %");
   for (const SimulatedPolicy& p : simulation.policies) {
     text += p.fits ? fmt::format("{:<10} {:>7.1f} {:>8.1f}\n", p.policy, 100 * p.hit_rate,
@@ -221,6 +224,9 @@ Json BenchJson(const BenchReport& report) {
       {"peak_rss_bytes", report.peak_resident_bytes},
       {"runs", std::move(runs)}};
   if (report.simulation) json["simulation"] = SimulationJson(*report.simulation);
+  if (report.skewed_simulation) {
+    json["skewed_simulation"] = SimulationJson(*report.skewed_simulation);
+  }
   return json;
 }
 
@@ -235,7 +241,14 @@ std::string BenchTable(const BenchReport& report) {
     for (const WorkloadReport& w : report.speed.workloads) text += RunRow(w, report.speed);
     text += kLegend;
   }
-  if (report.simulation) text += SimulationTable(*report.simulation);
+  if (report.simulation) {
+    const bool has_experts = report.skewed_simulation.has_value();
+    text +=
+        SimulationTable(*report.simulation, has_experts ? ", each expert as likely as any" : "");
+  }
+  if (report.skewed_simulation) {
+    text += SimulationTable(*report.skewed_simulation, ", experts as likely as 1 / rank");
+  }
   return text;
 }
 

@@ -29,6 +29,7 @@ struct BenchReport {
   uint64_t peak_resident_bytes = 0;
   BenchmarkReport speed = {};
   std::optional<PolicySimulation> simulation = std::nullopt;
+  std::optional<PolicySimulation> skewed_simulation = std::nullopt;  // of models with experts
 };
 
 // The object that `thaw bench --json` prints.

@@ -49,7 +49,8 @@ TileMap LargeMap() {
 }
 
 PolicySimulation Simulate(uint64_t capacity_bytes, std::vector<std::string> pinned = {}) {
-  auto simulation = SimulatePolicies(LargeMap(), capacity_bytes, pinned, 10);
+  auto simulation =
+      SimulatePolicies(LargeMap(), capacity_bytes, pinned, 10, SimulatedRouter::kUniform);
   EXPECT_TRUE(simulation) << simulation.error().message;
   return *std::move(simulation);
 }
@@ -88,6 +89,53 @@ TEST(SimulatePolicies, WhatIsPinnedIsHitUnderEveryPolicy) {
   const PolicySimulation simulation = Simulate(80 * kMiB, {"m3"});
   EXPECT_DOUBLE_EQ(Of(simulation, "off").hit_rate_bytes, 1.0 / 40);
   EXPECT_DOUBLE_EQ(Of(simulation, "lru").hit_rate_bytes, 1.0 / 40);
+}
+
+// 10 layers of one matrix of 1 MiB and of 32 experts, 4 of them used, of one tile of 256 KiB each.
+TileMap ExpertMap() {
+  constexpr uint64_t kLayerBytes = 9 * kMiB;
+  const auto file = std::make_shared<UnreadableFile>(10 * kLayerBytes);
+  std::vector<WeightMatrix> matrices;
+  for (int32_t layer = 0; layer < 10; ++layer) {
+    WeightMatrix matrix{.name = "m" + std::to_string(layer),
+                        .type = ElementType::kF32,
+                        .rows = 256,
+                        .cols = 1024,
+                        .file = file,
+                        .offset = static_cast<uint64_t>(layer) * kLayerBytes,
+                        .layer = layer};
+    matrices.push_back(matrix);
+    matrix.name += "exps";
+    matrix.offset += kMiB;
+    matrix.rows = 32 * 64;
+    matrix.n_experts = 32;
+    matrix.n_used = 4;
+    matrices.push_back(matrix);
+  }
+  return *TileMap::Create(std::move(matrices));
+}
+
+TEST(SimulatePolicies, OfExpertsPlannedComesNearTheOptimum) {
+  for (const SimulatedRouter router : {SimulatedRouter::kUniform, SimulatedRouter::kZipf}) {
+    SCOPED_TRACE(SimulatedRouterName(router));
+    const auto simulation = SimulatePolicies(ExpertMap(), 50 * kMiB, {}, 60, router);
+    ASSERT_TRUE(simulation) << simulation.error().message;
+    const double best = simulation->best_possible_hit_rate_bytes;
+    const double planned = Of(*simulation, "planned").hit_rate_bytes;
+    EXPECT_LT(best, 1);
+    EXPECT_LE(planned, best);
+    for (const SimulatedPolicy& other : simulation->policies) {
+      if (!other.fits) continue;
+      EXPECT_LE(other.hit_rate_bytes, planned) << other.policy;
+    }
+    // A half of a token's bytes is what every token visits; of experts one in two fits.
+    if (router == SimulatedRouter::kUniform) {
+      EXPECT_NEAR(planned, 0.75, 0.03);
+    } else {
+      EXPECT_GT(planned, 0.85);
+      EXPECT_GT(planned, best - 0.1);
+    }
+  }
 }
 
 TEST(SimulatePolicies, TakesNoMemoryForWeights) {
