@@ -253,7 +253,7 @@ inline uint64_t PlacedBytes(const WeightCache& cache) {
 // Reads that were under way when the plan changed keep their memory until they end.
 inline void RunPassesUntilPlanIsReached(WeightCache& cache, const TestModel& model) {
   constexpr int kManyPasses = 1000;
-  const auto slot_bytes = [&] { return cache.slot_count() * cache.map().largest_span_bytes(); };
+  const auto slot_bytes = [&] { return cache.slot_bytes(); };
   const CacheStatistics plan = cache.Statistics();
   for (int pass = 0; pass < kManyPasses; ++pass) {
     const bool is_reached =

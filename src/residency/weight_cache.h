@@ -155,6 +155,7 @@ class WeightCache {
 
   // Slots that the tiles without a place share now; CacheStatistics has what the plan says.
   uint64_t slot_count() const;
+  uint64_t slot_bytes() const;
 
   // A visit: a handle to tile `tile`, read first where it is absent. The error of a failed read, or
   // kCorrupt of weights that are infinite or NaN, names file, tensor and offset; a later call tries

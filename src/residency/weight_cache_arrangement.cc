@@ -64,6 +64,13 @@ uint64_t WeightCache::slot_count() const {
   return slots_.size();
 }
 
+uint64_t WeightCache::slot_bytes() const {
+  const std::lock_guard lock(mutex_);
+  uint64_t bytes = 0;
+  for (const Slot& slot : slots_) bytes += slot.span_bytes;
+  return bytes;
+}
+
 // For placing: the present pass does not count, because the tiles that it has not reached yet would
 // seem to be worth less than the others.
 std::vector<TileUse> WeightCache::Uses() const {

@@ -24,14 +24,21 @@ constexpr int64_t kOperations = THAW_CACHE_OPERATIONS;
 constexpr int64_t kOperationsPerCache = 10'000;
 
 // 600 tiles of 2 to 16 KiB, 5 MiB in all: a miss costs a microsecond, and there are capacities
-// between the least and all.
-std::vector<MatrixShape> SmallShapes() {
+// between the least and all. With experts, every third matrix is of 4, of up to 8 KiB each, and
+// there are 1200 tiles.
+std::vector<MatrixShape> SmallShapes(bool with_experts) {
   std::vector<MatrixShape> shapes;
   std::minstd_rand random(17);
   for (int32_t i = 0; i < 600; ++i) {
     shapes.push_back({fmt::format("blk.{}.w{}", i / 20, i), i / 20,
                       i % 2 == 0 ? WeightGroup::kAttention : WeightGroup::kFeedForward,
                       static_cast<int64_t>(8 + random() % 57), /*cols=*/64});
+    if (!with_experts || i % 3 != 0) continue;
+    MatrixShape& experts = shapes.back();
+    experts.group = WeightGroup::kExperts;
+    experts.n_experts = 4;
+    experts.n_used = 1;
+    experts.rows = 4 * (1 + experts.rows / 2);
   }
   return shapes;
 }
@@ -108,6 +115,7 @@ class CacheFuzz {
       CheckRow();
     } else if (dice < 19'980) {
       BeginPass();
+      Expect();
     } else if (dice < 19'990) {
       plan_changed_ = true;
       ChangeCapacity();
@@ -131,7 +139,18 @@ class CacheFuzz {
     ASSERT_TRUE(cache_->BeginPass(end_));
   }
 
+  // Tiles of experts that may be visited or not, and in another order.
+  void Expect() {
+    std::vector<int32_t> tiles;
+    for (int i = 0; i < 12; ++i) {
+      const int32_t tile = RandomTile();
+      if (cache_->map().is_chosen(tile)) tiles.push_back(tile);
+    }
+    cache_->Expect(tiles);
+  }
+
   void VisitNext() {
+    if (Below(64) == 0) Expect();
     if (next_ >= end_) return BeginPass();
     VisitTile(next_);
     next_ += Below(50) == 0 ? 2 : 1;
@@ -204,7 +223,10 @@ class CacheFuzz {
     const std::vector<int32_t> matrices = RandomMatrices(10);
     std::vector<char> pinned = cache_->pinned_tiles();
     for (const int32_t matrix : matrices) {
-      pinned[static_cast<size_t>(cache_->map().tiles_of(matrix).first)] = 1;
+      const TileMap::Range& tiles = cache_->map().tiles_of(matrix);
+      for (int32_t tile = tiles.first; tile < tiles.first + tiles.count; ++tile) {
+        pinned[static_cast<size_t>(tile)] = 1;
+      }
     }
     const bool fits = cache_->capacity_bytes() >= MinimumCapacity(cache_->map(), *policy_, pinned);
     EXPECT_EQ(cache_->PinMatrices(matrices).has_value(), fits);
@@ -250,11 +272,15 @@ class CacheFuzz {
 };
 
 TEST(WeightCacheFuzz, RandomOperationsAgreeWithAPlainModel) {
-  const TestModel model(SmallShapes());
+  const TestModel dense(SmallShapes(/*with_experts=*/false));
+  const TestModel experts(SmallShapes(/*with_experts=*/true));
+  bool takes_experts = false;
   for (int64_t done = 0; done < kOperations && !::testing::Test::HasFailure();
        done += kOperationsPerCache) {
     const Watchdog watchdog;
     SCOPED_TRACE(fmt::format("seed {}", done + 1));
+    takes_experts = !takes_experts;
+    const TestModel& model = takes_experts ? experts : dense;
     CacheFuzz(model, static_cast<uint32_t>(done + 1)).Run(kOperationsPerCache);
   }
 }
