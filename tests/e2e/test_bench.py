@@ -96,6 +96,28 @@ def test_the_simulation_shows_why_planned_exists(thaw, model):
     assert not policies["keep-all"]["fits"] and policies["keep-all"]["hit_rate"] is None
 
 
+def test_a_mixture_keeps_its_budget_and_finds_more_than_it_was_promised(thaw, tmp_path):
+    path = tmp_path / "mixture.gguf"
+    options = ("--json", "--prefill", 40, "--decode", 12, "--runs", 1)
+    whole = json.loads(thaw.results("bench", "--shape", "mixture-64x8-skewed", "--type", "TQ1_0",
+                                    "--out", path, *options))
+    assert [run["bytes_read_per_token"] for run in whole["runs"]] == [0, 0]
+    report = json.loads(thaw.results("bench", path, *options, "--budget", "150MiB", "--simulate"))
+    assert report["peak_rss_bytes"] <= 150 << 20 < report["model"]["weight_bytes"]
+    prefill, decode = report["runs"]
+    assert prefill["bytes_read_per_token"] > 0, "a prompt goes through nearly all experts"
+    # The same for a token as with all in memory: only those experts that it goes through.
+    assert decode["bytes_per_token"] == whole["runs"][1]["bytes_per_token"]
+    assert decode["bytes_per_token"] < report["model"]["weight_bytes"] / 3
+    planned = json.loads(thaw.results("plan", path, "--json", "--budget", "150MiB", "-c", "40"))
+    assert planned["streamed_bytes"] == 0 < planned["kept_expert_bytes"] < planned["expert_bytes"]
+    assert decode["hit_rate_bytes"] > planned["best_possible_hit_rate_bytes"]
+    for name in ["simulation", "skewed_simulation"]:
+        rates = {p["policy"]: p["hit_rate_bytes"] for p in report[name]["policies"] if p["fits"]}
+        assert max(rates, key=rates.get) == "planned"
+        assert rates["planned"] < report[name]["best_possible_hit_rate_bytes"] < 1
+
+
 def test_people_get_a_table(thaw, model):
     outcome = thaw.run("bench", model, *brief(), "--simulate")
     assert outcome.status == 0 and outcome.err == ""
