@@ -43,10 +43,9 @@ enum class Nonlinearity {
   kClampedSwish,
 };
 
-inline constexpr Nonlinearity kAllNonlinearities[] = {Nonlinearity::kSilu, Nonlinearity::kGelu,
-                                                      Nonlinearity::kReluSquared,
-                                                      Nonlinearity::kRelu,
-                                                      Nonlinearity::kClampedSwish};
+inline constexpr Nonlinearity kAllNonlinearities[] = {
+    Nonlinearity::kSilu, Nonlinearity::kGelu, Nonlinearity::kReluSquared, Nonlinearity::kRelu,
+    Nonlinearity::kClampedSwish};
 
 inline constexpr float kSwishSlope = 1.702F;
 inline constexpr float kSwishBound = 7;

@@ -37,6 +37,13 @@ class MetadataReader {
     return Size(key, max);
   }
 
+  // The same, where 0 stands for a field that is missing.
+  Result<int64_t> SizeOrNone(std::string_view key, uint64_t max, int64_t missing) const {
+    if (!Has(key)) return missing;
+    THAW_ASSIGN(const uint64_t value, Number(key));
+    return value == 0 ? missing : Checked(key, value, max);
+  }
+
   // A finite number above zero.
   Result<float> Positive(std::string_view key) const {
     THAW_ASSIGN(const double value, file_.GetFloat(Key(key)));
@@ -264,22 +271,10 @@ Result<void> ReadLayers(const GgufFile& file, const MetadataReader& metadata, Mo
   return {};
 }
 
-// The second of the contiguous extents of a tensor; 0 where the file has none of this name.
+// The second extent of a tensor; 0 where the file has none of this name.
 int64_t RowsOf(const GgufFile& file, const std::string& name) {
   const TensorInfo* tensor = file.FindTensor(name);
   return tensor == nullptr ? 0 : tensor->dims[1];
-}
-
-// A number of groups that the experts divide into, 1 where the field is missing or 0.
-Result<int64_t> ReadGroups(const GgufFile& file, const MetadataReader& metadata,
-                           std::string_view key, int64_t most) {
-  THAW_ASSIGN(const uint64_t stated, file.GetUintOr(metadata.Key(key), 0));
-  const auto groups = static_cast<int64_t>(std::max<uint64_t>(stated, 1));
-  if (stated > static_cast<uint64_t>(most) || most % groups != 0) {
-    return Fail(ErrorCode::kCorrupt, "{}: field '{}' is {}, expected a divisor of {}", file.path(),
-                metadata.Key(key), stated, most);
-  }
-  return groups;
 }
 
 Result<Gating> ReadGating(const GgufFile& file, const MetadataReader& metadata, Gating missing) {
@@ -320,7 +315,8 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
   THAW_ASSIGN(experts.n, metadata.Size("expert_count", kMaxExperts));
   THAW_ASSIGN(experts.n_used, metadata.Size("expert_used_count", static_cast<uint64_t>(experts.n)));
   const int64_t in_tensor = RowsOf(file, part(with_experts, "ffn_up_exps"));
-  THAW_ASSIGN(experts.d_ff, metadata.SizeOr("expert_feed_forward_length", kMaxWidth, in_tensor));
+  THAW_ASSIGN(experts.d_ff,
+              metadata.SizeOrNone("expert_feed_forward_length", kMaxWidth, in_tensor));
   if (experts.d_ff < 1) {
     return Fail(ErrorCode::kCorrupt, "{}: tensor '{}' is missing", file.path(),
                 part(with_experts, "ffn_up_exps"));
@@ -330,9 +326,13 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
                                                    config.family->renormalizes_experts));
   THAW_ASSIGN(experts.weight_scale, metadata.PositiveOrNone("expert_weights_scale", 1));
   if (experts.weight_scale == 0) experts.weight_scale = 1;
-  THAW_ASSIGN(experts.n_groups, ReadGroups(file, metadata, "expert_group_count", experts.n));
+  THAW_ASSIGN(experts.n_groups, metadata.SizeOrNone("expert_group_count", kMaxExperts, 1));
+  if (experts.n % experts.n_groups != 0) {
+    return Fail(ErrorCode::kCorrupt, "{}: field '{}' is {}, expected a divisor of {}", file.path(),
+                metadata.Key("expert_group_count"), experts.n_groups, experts.n);
+  }
   THAW_ASSIGN(experts.n_groups_used,
-              metadata.SizeOr("expert_group_used_count", kMaxExperts, experts.n_groups));
+              metadata.SizeOrNone("expert_group_used_count", kMaxExperts, experts.n_groups));
   experts.n_groups_used = std::min(experts.n_groups_used, experts.n_groups);
   if (experts.n_groups_used * (experts.n / experts.n_groups) < experts.n_used) {
     return Fail(ErrorCode::kCorrupt, "{}: {} of {} groups of experts hold fewer than {} experts",
@@ -344,7 +344,7 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
                              ? RowsOf(file, part(with_experts, "ffn_up_shexp"))
                              : static_cast<int64_t>(std::min(n_shared, kMaxExperts)) * experts.d_ff;
   THAW_ASSIGN(experts.shared_d_ff,
-              metadata.SizeOr("expert_shared_feed_forward_length", kMaxWidth, shared));
+              metadata.SizeOrNone("expert_shared_feed_forward_length", kMaxWidth, shared));
   return {};
 }
 

@@ -9,7 +9,7 @@ constexpr Family kFamilies[] = {
     {.name = "afmoe",
      .norms_after = true,
      .qk_norm = QkNorm::kHead,
-     .attention_gate = AttentionGate::kEach,
+     .gates_attention = true,
      .gating = Gating::kSigmoid,
      .scales_embedding_by_width = true,
      .windows = {.period = 4, .only_window_turns = true}},

@@ -49,12 +49,6 @@ enum class Positions {
   kLearned,  // position_embd.weight is added to the embedding
 };
 
-// What attention's output is multiplied with: the logistic of blk.N.attn_gate of what it reads.
-enum class AttentionGate {
-  kNone,
-  kEach,  // each number has a gate of its own
-};
-
 // Which of embedding_scale, residual_scale and logit_scale a file has to state; without one that it
 // need not, it is 1.
 enum class StatedScales { kNone, kLogits, kAll };
@@ -96,7 +90,8 @@ struct Family {
   QkNorm qk_norm = QkNorm::kNone;
   bool norms_turned_heads = false;      // queries and keys are normed after they turn
   int64_t experts_without_qk_norm = 0;  // models of so many experts have none
-  AttentionGate attention_gate = AttentionGate::kNone;
+  // What attention gives is multiplied with the logistic of blk.N.attn_gate of what it read.
+  bool gates_attention = false;
   bool has_sinks = false;  // blk.N.attn_sinks.weight, a score of each head that has no value
   Residual residual = Residual::kSequential;
 
@@ -109,8 +104,8 @@ struct Family {
   bool renormalizes_experts = false;  // likewise: a token's weights add up to 1
   bool routes_stream = false;         // routers read the stream as attention does, without its norm
   bool scales_expert_input = false;   // weights multiply what experts read, not what they write
-  Presence expert_bias =
-      Presence::kAbsent;  // blk.N.ffn_{gate_inp,gate_exps,up_exps,down_exps}.bias
+  // blk.N.ffn_{gate_inp,gate_exps,up_exps,down_exps}.bias
+  Presence expert_bias = Presence::kAbsent;
 
   bool scales_embedding_by_width = false;  // by sqrt(d_model)
   StatedScales stated_scales = StatedScales::kNone;

@@ -120,11 +120,11 @@ class Model {
   Result<void> RunExperts(const LayerWeights& layer, const Activations& normed);
   // Which experts each token goes through, by what it `read`; they are announced to the cache.
   Result<void> Route(const ExpertWeights& experts, const Activations& read);
-  // Sorts tokens by expert: expert_runs_ and the tables of pairs.
+  // Sorts tokens by expert: expert_runs_, waves_ and the tables of pairs.
   void PlanExpertRuns(int64_t n_tokens);
   // Tells the weight cache which tiles the layer's experts need, in the order of their visits.
   void ExpectExperts(const FeedForwardWeights& each);
-  // Experts of `runs`, whose pairs fit into the workspace together, added to work_.mixed.
+  // Experts of `runs`, whose pairs fit into the workspace together, added to work_.projected.
   struct ExpertRun {
     int32_t expert;
     int64_t first;  // pair
@@ -132,8 +132,6 @@ class Model {
   };
   Result<void> RunWave(const FeedForwardWeights& each, std::span<const ExpertRun> runs,
                        const Activations& normed);
-  // The runs of one wave after the other.
-  std::vector<std::span<const ExpertRun>> Waves() const;
   // Multiplies what attention gave a token with the logistic of its gates.
   void GateAttention(int64_t i);
   // Bias, q/k norm and rope of one token; its key and value go to its KV cache.
@@ -178,6 +176,7 @@ class Model {
   std::vector<TokenRun> runs_;  // of the current pass
   // Of the current layer with experts; kept for their memory.
   std::vector<ExpertRun> expert_runs_;
+  std::vector<std::span<const ExpertRun>> waves_;  // of them, those that run at a time
   std::vector<Activations> run_activations_;
   std::vector<Product> expert_products_;
   std::vector<int32_t> expected_;  // tiles

@@ -17,25 +17,18 @@ Result<void> Model::RunExperts(const LayerWeights& layer, const Activations& nor
   // Meanwhile the tiles of experts are read.
   const bool has_block = layer.ffn.is_there();
   if (has_block) THAW_TRY(RunBlock(layer.ffn, normed));
-  std::fill_n(work_.mixed, n_tokens * d, 0.0F);
-  for (const std::span<const ExpertRun> runs : Waves()) {
-    THAW_TRY(RunWave(experts.each, runs, normed));
-  }
   ForEachToken(n_tokens, [&](int64_t i) {
-    const float* mixed = work_.mixed + i * d;
     float* out = work_.projected + i * d;
-    if (!has_block) {
-      std::copy_n(mixed, d, out);
-      return;
-    }
+    if (!has_block) std::fill_n(out, d, 0.0F);
     const std::vector<float>& bias = layer.ffn.down.bias;
     if (!bias.empty()) kernels_.add(out, bias.data(), d, out);
-    if (experts.shared_gate.rows != 0) {
-      const float share = 1 / (1 + std::exp(-work_.shared_gate[i]));
-      for (int64_t n = 0; n < d; ++n) out[n] *= share;
-    }
-    kernels_.add(out, mixed, d, out);
+    if (experts.shared_gate.rows == 0) return;
+    const float share = 1 / (1 + std::exp(-work_.shared_gate[i]));
+    for (int64_t n = 0; n < d; ++n) out[n] *= share;
   });
+  for (const std::span<const ExpertRun> runs : waves_) {
+    THAW_TRY(RunWave(experts.each, runs, normed));
+  }
   return {};
 }
 
@@ -81,26 +74,23 @@ void Model::PlanExpertRuns(int64_t n_tokens) {
     work_.token_of_pair[pair] = static_cast<int32_t>(static_cast<int64_t>(i) / n_used);
   }
   std::erase_if(expert_runs_, [](const ExpertRun& run) { return run.count == 0; });
-}
 
-std::vector<std::span<const Model::ExpertRun>> Model::Waves() const {
   const int64_t most = ExpertPairs(config_, options_.max_batch);
   const std::span<const ExpertRun> runs = expert_runs_;
-  std::vector<std::span<const ExpertRun>> waves;
+  waves_.clear();
   for (size_t begin = 0; begin < runs.size();) {
     size_t end = begin + 1;
     while (end < runs.size() && runs[end].first + runs[end].count - runs[begin].first <= most) {
       ++end;
     }
-    waves.push_back(runs.subspan(begin, end - begin));
+    waves_.push_back(runs.subspan(begin, end - begin));
     begin = end;
   }
-  return waves;
 }
 
 void Model::ExpectExperts(const FeedForwardWeights& each) {
   expected_.clear();
-  for (const std::span<const ExpertRun> runs : Waves()) {
+  for (const std::span<const ExpertRun> runs : waves_) {
     for (const LinearWeights* weights : {&each.gate, &each.up, &each.down}) {
       if (weights->rows == 0) continue;
       for (const ExpertRun& run : runs) {
@@ -190,7 +180,7 @@ Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const Expe
   THAW_TRY(multiply({{&each.down, work_.pair_rows}}));
 
   ForEachToken(normed.n_tokens, [&](int64_t i) {
-    float* mixed = work_.mixed + i * d;
+    float* sum = work_.projected + i * d;
     for (int64_t n = i * n_used; n < (i + 1) * n_used; ++n) {
       const int64_t pair = work_.pair_of_choice[n] - first;
       if (pair < 0 || pair >= count) continue;
@@ -198,7 +188,7 @@ Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const Expe
       float* out = work_.pair_rows + pair * d;
       add_bias(each.down, choice.expert, out);
       const float weight = scales_input ? 1 : choice.weight;
-      for (int64_t j = 0; j < d; ++j) mixed[j] += weight * out[j];
+      for (int64_t j = 0; j < d; ++j) sum[j] += weight * out[j];
     }
   });
   return {};

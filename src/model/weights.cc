@@ -253,7 +253,7 @@ class LayerDescriber {
       THAW_ASSIGN(layer.k, find_.Linear(Name("attn_k"), k_size, d, bias));
       THAW_ASSIGN(layer.v, find_.Linear(Name("attn_v"), v_size, d, bias));
     }
-    if (family_.attention_gate != AttentionGate::kNone) {
+    if (family_.gates_attention) {
       const int64_t rows = config_.n_heads * config_.v_head_dim;
       THAW_ASSIGN(layer.attention_gate, find_.Linear(Name("attn_gate"), rows, d, kAbsent));
     }

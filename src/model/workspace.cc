@@ -45,7 +45,6 @@ void AddExperts(const ModelConfig& c, int64_t batch, Layout& layout, Workspace& 
   layout.Add(w.pair_rows, pairs * c.d_model);
   layout.Add(w.pair_gate, pairs * c.experts.d_ff);
   layout.Add(w.pair_up, c.family->is_gated ? pairs * c.experts.d_ff : 0);
-  layout.Add(w.mixed, batch * c.d_model);
 }
 
 size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block, Workspace& w) {
@@ -67,7 +66,7 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
   layout.Add(w.k, batch * c.n_kv_heads * c.head_dim);
   layout.Add(w.v, batch * c.n_kv_heads * c.v_head_dim);
   layout.Add(w.attended, batch * c.n_heads * c.v_head_dim);
-  const bool is_gated = c.family->attention_gate != AttentionGate::kNone;
+  const bool is_gated = c.family->gates_attention;
   layout.Add(w.attention_gate, is_gated ? batch * c.n_heads * c.v_head_dim : 0);
   layout.Add(w.gate, batch * c.widest_block());
   layout.Add(w.up, c.family->is_gated ? batch * c.widest_block() : 0);

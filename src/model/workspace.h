@@ -58,7 +58,6 @@ struct Workspace {
   float* pair_rows = nullptr;         // [pairs, d_model], what experts read, then what they write
   float* pair_gate = nullptr;         // [pairs, experts.d_ff]
   float* pair_up = nullptr;           // [pairs, experts.d_ff]
-  float* mixed = nullptr;             // [batch, d_model], the sums of what experts wrote
 
   AlignedBuffer memory;  // what all of them point into
 };

@@ -16,7 +16,8 @@
 // of addresses; lowering the capacity gives memory back from its end.
 //
 // Threads: everything is thread safe; no lock is held across a read. Reader threads read ahead of
-// the pass that BeginPass announced; Pin reads by itself what nobody reads.
+// the pass that BeginPass announced, and before that what Expect did; Pin reads by itself what
+// nobody reads.
 //
 // Costs: a hit of a tile with a place is two atomic operations on the tile's own cache line and
 // three relaxed counters; a visit of a tile in a slot takes the lock once more. Bad at: changing
@@ -153,7 +154,8 @@ class WeightCache {
     return (state(tile).word.load(std::memory_order_relaxed) & kResident) != 0;
   }
 
-  // Slots that the tiles without a place share now; CacheStatistics has what the plan says.
+  // Slots that the tiles without a place share now, and their bytes; CacheStatistics has what the
+  // plan says.
   uint64_t slot_count() const;
   uint64_t slot_bytes() const;
 

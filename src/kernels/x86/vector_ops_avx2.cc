@@ -98,7 +98,8 @@ void ActivateBy(const float* gate, const float* up, int64_t n, float* out) {
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
     const __m256 x = Apply<f>(_mm256_loadu_ps(gate + i));
-    _mm256_storeu_ps(out + i, up == nullptr ? x : _mm256_mul_ps(x, Factor<f>(_mm256_loadu_ps(up + i))));
+    _mm256_storeu_ps(out + i,
+                     up == nullptr ? x : _mm256_mul_ps(x, Factor<f>(_mm256_loadu_ps(up + i))));
   }
   if (i == n) return;
   const __m256 x = Apply<f>(LoadFirst(gate + i, n - i));
