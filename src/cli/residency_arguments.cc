@@ -49,7 +49,7 @@ void AddPlanning(CLI::App& command, EngineOptions& engine) {
 void AddReading(CLI::App& command, EngineOptions& engine) {
   command
       .add_option("--frequency-window", engine.frequency_window,
-                  "Tokens that lfu looks back on, 1 to 64 (default: 64)")
+                  "Tokens that lfu, and planned for experts, look back on, 1 to 64 (default: 64)")
       ->check(Between(1, 64))
       ->type_name("N")
       ->group(kGroup);

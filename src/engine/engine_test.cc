@@ -141,6 +141,16 @@ TEST_P(EngineOn, NoKindOfFamilyDependsOnChunksOrThreads) {
   }
 }
 
+TEST(Engine, RefusesAContextThatTheFamilyDoesNotReach) {
+  if (ConformanceDir().empty()) GTEST_SKIP() << "the conformance folder is absent";
+  const std::string path = (ConformanceDir() / "models" / "llama4-scout.gguf").string();
+  EXPECT_TRUE(Engine::Plan(path, {.context = 8192}));
+  const auto plan = Engine::Plan(path, {.context = 8193});
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(plan.error().message, HasSubstr("'llama4' is supported up to 8192 positions"));
+}
+
 TEST_P(EngineOn, AKvCacheOfBlocksChangesTheLogitsALittle) {
   const std::pair<const char*, double> tolerances[] = {{"models/qwen3", kQ8KvTolerance},
                                                        {"quantized/Q4_K", kQ8KvRoundedTolerance}};
