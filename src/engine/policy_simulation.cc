@@ -158,6 +158,10 @@ Result<PolicySimulation> SimulatePolicies(const TileMap& map, uint64_t capacity_
   for (int pass = 0; pass < uncounted + passes; ++pass) {
     all_visits.push_back(DrawPass(map, router, random));
   }
+  if (map.has_experts()) {
+    simulation.best_possible_hit_rate_bytes =
+        BeladysHitRate(map, capacity_bytes, all_visits, static_cast<size_t>(uncounted));
+  }
   for (const Policy* policy : AllPolicies()) {
     SimulatedPolicy& result = simulation.policies.emplace_back();
     result.policy = policy->name();
@@ -185,11 +189,8 @@ Result<PolicySimulation> SimulatePolicies(const TileMap& map, uint64_t capacity_
     result.hit_rate = Share(all.hits - first.hits, all.misses - first.misses);
     result.hit_rate_bytes =
         Share(all.hit_bytes - first.hit_bytes, all.miss_bytes - first.miss_bytes);
-    if (policy == &PlannedPolicy()) {
-      simulation.best_possible_hit_rate_bytes =
-          map.has_experts() ? BeladysHitRate((*cache)->map(), capacity_bytes, visits,
-                                             static_cast<size_t>(uncounted))
-                            : all.shares.HitRateBytes();
+    if (policy == &PlannedPolicy() && !map.has_experts()) {
+      simulation.best_possible_hit_rate_bytes = all.shares.HitRateBytes();
     }
   }
   return simulation;

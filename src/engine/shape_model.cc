@@ -19,6 +19,22 @@
 namespace thaw {
 namespace {
 
+constexpr ModelShape Mixture(std::string_view name, float expert_skew) {
+  return {.name = name,
+          .family = "glm4moe",
+          .n_layers = 16,
+          .d_model = 1024,
+          .d_ff = 512,
+          .n_heads = 16,
+          .n_kv_heads = 4,
+          .head_dim = 64,
+          .n_vocab = 32000,
+          .context_length = 4096,
+          .n_experts = 64,
+          .n_experts_used = 8,
+          .expert_skew = expert_skew};
+}
+
 constexpr ModelShape kShapes[] = {
     {.name = "tinyllama-1.1b",
      .n_layers = 22,
@@ -88,31 +104,8 @@ constexpr ModelShape kShapes[] = {
      .window = 128,
      .n_experts = 32,
      .n_experts_used = 4},
-    {.name = "mixture-64x8",
-     .family = "glm4moe",
-     .n_layers = 16,
-     .d_model = 1024,
-     .d_ff = 512,
-     .n_heads = 16,
-     .n_kv_heads = 4,
-     .head_dim = 64,
-     .n_vocab = 32000,
-     .context_length = 4096,
-     .n_experts = 64,
-     .n_experts_used = 8},
-    {.name = "mixture-64x8-skewed",
-     .family = "glm4moe",
-     .n_layers = 16,
-     .d_model = 1024,
-     .d_ff = 512,
-     .n_heads = 16,
-     .n_kv_heads = 4,
-     .head_dim = 64,
-     .n_vocab = 32000,
-     .context_length = 4096,
-     .n_experts = 64,
-     .n_experts_used = 8,
-     .expert_skew = 0.2F},
+    Mixture("mixture-64x8", 0),
+    Mixture("mixture-64x8-skewed", 0.2F),
 };
 
 // Families whose layers are made of the tensors that LayerTensors lists.
@@ -178,8 +171,9 @@ std::vector<ShapeTensor> LayerTensors(const ModelShape& shape, const Family& fam
   const auto vector = [&](std::string_view part, int64_t size, float number) {
     constant(part, {size}, number);
   };
-  const auto linear = [&](std::string_view part, int64_t rows, int64_t cols, Presence bias) {
-    tensors.push_back({fmt::format("blk.{}.{}.weight", layer, part), {cols, rows}});
+  const auto linear = [&](std::string_view part, int64_t rows, int64_t cols, Presence bias,
+                          ShapeTensor::Content content = ShapeTensor::Content::kWeights) {
+    tensors.push_back({fmt::format("blk.{}.{}.weight", layer, part), {cols, rows}, content});
     if (bias == Presence::kRequired) vector(fmt::format("{}.bias", part), rows, 0);
   };
   vector("attn_norm.weight", d, 1);
@@ -200,12 +194,8 @@ std::vector<ShapeTensor> LayerTensors(const ModelShape& shape, const Family& fam
       if (family.expert_bias != Presence::kRequired) return;
       constant(fmt::format("{}.bias", part), {rows, shape.n_experts}, 0);
     };
-    linear("ffn_gate_inp", shape.n_experts, d, family.expert_bias);
-    for (ShapeTensor& tensor : tensors) {
-      if (tensor.name.ends_with("ffn_gate_inp.weight")) {
-        tensor.content = ShapeTensor::Content::kF32Weights;
-      }
-    }
+    linear("ffn_gate_inp", shape.n_experts, d, family.expert_bias,
+           ShapeTensor::Content::kF32Weights);
     if (shape.expert_skew != 0) {
       tensors.push_back({.name = fmt::format("blk.{}.exp_probs_b.bias", layer),
                          .dims = {shape.n_experts},

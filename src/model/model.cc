@@ -43,10 +43,6 @@ class Stopwatch {
   const Clock::time_point start_ = Clock::now();
 };
 
-void Scale(std::span<float> x, float factor) {
-  for (float& number : x) number *= factor;
-}
-
 // The tiles of the largest group of products that is multiplied at once, of which `experts` at most
 // go through experts at a time.
 size_t MostTilesAtOnce(const ModelWeights& weights, const TileMap& map, int64_t experts) {
@@ -117,6 +113,10 @@ Model::Model(ModelDescription description, std::vector<RopeAngles> angles, Weigh
                           std::min(config_.experts.n, ExpertPairs(config_, options.max_batch)))),
       rows_done_(
           static_cast<size_t>((config_.widest_block() + kActivatedRows - 1) / kActivatedRows)) {}
+
+void Model::Scale(std::span<float> x, float factor) {
+  for (float& number : x) number *= factor;
+}
 
 void Model::ForEachToken(int64_t n_tokens, FunctionRef<void(int64_t)> body) {
   pool_.ParallelFor(n_tokens, 1, [&](int64_t begin, int64_t end, int) {

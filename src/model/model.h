@@ -90,6 +90,7 @@ class Model {
 
   Model(ModelDescription description, std::vector<RopeAngles> angles, WeightCache& weights,
         const KernelTable& kernels, ThreadPool& pool, const ModelOptions& options);
+  static void Scale(std::span<float> x, float factor);
   // Calls body(token) for every token of the batch, spread over the threads.
   void ForEachToken(int64_t n_tokens, FunctionRef<void(int64_t token)> body);
 

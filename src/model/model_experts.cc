@@ -24,7 +24,7 @@ Result<void> Model::RunExperts(const LayerWeights& layer, const Activations& nor
     if (!bias.empty()) kernels_.add(out, bias.data(), d, out);
     if (experts.shared_gate.rows == 0) return;
     const float share = 1 / (1 + std::exp(-work_.shared_gate[i]));
-    for (int64_t n = 0; n < d; ++n) out[n] *= share;
+    Scale(std::span(out, static_cast<size_t>(d)), share);
   });
   for (const std::span<const ExpertRun> runs : waves_) {
     THAW_TRY(RunWave(experts.each, runs, normed));
@@ -151,10 +151,7 @@ Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const Expe
       const int64_t token = work_.token_of_pair[first + pair];
       float* row = work_.pair_rows + pair * d;
       std::copy_n(work_.normed + token * d, d, row);
-      if (scales_input) {
-        const float weight = weight_of(run.expert, token);
-        for (int64_t n = 0; n < d; ++n) row[n] *= weight;
-      }
+      if (scales_input) Scale(std::span(row, static_cast<size_t>(d)), weight_of(run.expert, token));
       kernels_.quantize_activations(gathered, pair, pair + 1);
     });
   }
