@@ -76,7 +76,7 @@ TEST(ShapeModel, LoadsInEveryFamilyWithAndWithoutAnOutputMatrix) {
       const auto engine = WriteAndLoad(shape, ElementType::kQ4_0, folder.PathOf("model.gguf"));
       ASSERT_TRUE(engine) << engine.error().message;
       EXPECT_EQ((*engine)->config().n_layers, shape.n_layers);
-      EXPECT_EQ((*engine)->config().head_dim, shape.head_dim);
+      EXPECT_EQ((*engine)->config().layers[0].heads.size, shape.head_dim);
       EXPECT_EQ((*engine)->config().context_length, shape.context_length);
     }
   }

@@ -44,6 +44,33 @@ class MetadataReader {
     return value == 0 ? missing : Checked(key, value, max);
   }
 
+  // One number in [least, max] for each of the layers that run: an array of one for each layer of
+  // the file, or a number that holds for all.
+  Result<std::vector<int64_t>> OfLayers(std::string_view key, const ModelConfig& config,
+                                        int64_t least, uint64_t max) const {
+    std::vector<int64_t> values;
+    const GgufField* field = file_.Find(Key(key));
+    if (field == nullptr || field->array() == nullptr) {
+      THAW_ASSIGN(const uint64_t value, file_.GetUint(Key(key)));
+      values.assign(config.layers.size(), static_cast<int64_t>(std::min(value, max + 1)));
+    } else {
+      THAW_ASSIGN(values, file_.ReadInts(Key(key)));
+      const int64_t in_file = config.n_layers + config.n_unused_layers;
+      if (std::ssize(values) != in_file) {
+        return Fail(ErrorCode::kCorrupt, "{}: field '{}' has {} elements, expected one a layer: {}",
+                    file_.path(), Key(key), values.size(), in_file);
+      }
+      values.resize(config.layers.size());
+    }
+    for (const int64_t value : values) {
+      if (value < least || std::cmp_greater(value, max)) {
+        return Fail(ErrorCode::kCorrupt, "{}: field '{}' has {}, expected {} to {}", file_.path(),
+                    Key(key), value, least, max);
+      }
+    }
+    return values;
+  }
+
   // A finite number above zero.
   Result<float> Positive(std::string_view key) const {
     THAW_ASSIGN(const double value, file_.GetFloat(Key(key)));
@@ -162,35 +189,42 @@ Result<RopeScaling> ReadRopeScaling(const GgufFile& file, const MetadataReader& 
 
 Result<void> ReadAttention(const GgufFile& file, const MetadataReader& metadata,
                            ModelConfig& config) {
-  THAW_ASSIGN(config.n_heads, metadata.Size("attention.head_count", kMaxWidth));
-  THAW_ASSIGN(config.n_kv_heads,
-              metadata.SizeOr("attention.head_count_kv", kMaxWidth, config.n_heads));
-  if (config.n_heads % config.n_kv_heads != 0) {
-    return Fail(ErrorCode::kCorrupt,
-                "{}: {} query heads cannot share {} key/value heads: not a multiple", file.path(),
-                config.n_heads, config.n_kv_heads);
-  }
+  constexpr std::string_view kHeads = "attention.head_count";
+  constexpr std::string_view kKvHeads = "attention.head_count_kv";
   const bool states_head_size = metadata.Has("attention.key_length");
-  if (!states_head_size && config.d_model % config.n_heads != 0) {
-    return Fail(ErrorCode::kCorrupt, "{}: a width of {} cannot be split into {} heads", file.path(),
-                config.d_model, config.n_heads);
+  THAW_ASSIGN(const std::vector<int64_t> n, metadata.OfLayers(kHeads, config, 1, kMaxWidth));
+  std::vector<int64_t> n_kv = n;
+  if (metadata.Has(kKvHeads)) {
+    THAW_ASSIGN(n_kv, metadata.OfLayers(kKvHeads, config, 1, kMaxWidth));
   }
-  const int64_t default_head_dim = config.d_model / config.n_heads;
-  THAW_ASSIGN(config.head_dim,
-              metadata.SizeOr("attention.key_length", kMaxWidth, default_head_dim));
-  THAW_ASSIGN(config.v_head_dim,
-              metadata.SizeOr("attention.value_length", kMaxWidth, default_head_dim));
+  for (size_t i = 0; i < n.size(); ++i) {
+    HeadShape& heads = config.layers[i].heads;
+    heads = {.n = n[i], .n_kv = n_kv[i]};
+    if (heads.n % heads.n_kv != 0) {
+      return Fail(ErrorCode::kCorrupt,
+                  "{}: {} query heads cannot share {} key/value heads: not a multiple", file.path(),
+                  heads.n, heads.n_kv);
+    }
+    if (!states_head_size && config.d_model % heads.n != 0) {
+      return Fail(ErrorCode::kCorrupt, "{}: a width of {} cannot be split into {} heads",
+                  file.path(), config.d_model, heads.n);
+    }
+    const int64_t share = config.d_model / heads.n;
+    THAW_ASSIGN(heads.size, metadata.SizeOr("attention.key_length", kMaxWidth, share));
+    THAW_ASSIGN(heads.v_size, metadata.SizeOr("attention.value_length", kMaxWidth, share));
+  }
   return {};
 }
 
 Result<RopeConfig> ReadRope(const GgufFile& file, const MetadataReader& metadata,
                             const ModelConfig& config) {
   RopeConfig rope;
-  THAW_ASSIGN(rope.rope_dim, metadata.SizeOr("rope.dimension_count", kMaxWidth, config.head_dim));
-  if (rope.rope_dim % 2 != 0 || rope.rope_dim > config.head_dim) {
+  const int64_t head_size = config.layers.front().heads.size;
+  THAW_ASSIGN(rope.rope_dim, metadata.SizeOr("rope.dimension_count", kMaxWidth, head_size));
+  if (rope.rope_dim % 2 != 0 || rope.rope_dim > head_size) {
     return Fail(ErrorCode::kCorrupt,
                 "{}: field '{}' is {}, expected an even number up to the head size {}", file.path(),
-                metadata.Key("rope.dimension_count"), rope.rope_dim, config.head_dim);
+                metadata.Key("rope.dimension_count"), rope.rope_dim, head_size);
   }
   THAW_ASSIGN(rope.freq_base, metadata.PositiveOr("rope.freq_base", 10000));
   THAW_ASSIGN(rope.scaling, ReadRopeScaling(file, metadata, config.context_length));
@@ -299,15 +333,19 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
   };
   THAW_ASSIGN(const uint64_t n_experts, file.GetUintOr(metadata.Key("expert_count"), 0));
   int64_t with_experts = -1;  // the first layer that has them
-  bool all_have = n_experts > 0;
+  const auto is_dense = [](const LayerConfig& layer) { return !layer.has_experts; };
   for (int64_t i = 0; i < config.n_layers; ++i) {
     const bool has = n_experts > 0 && file.FindTensor(part(i, "ffn_gate_inp")) != nullptr;
     config.layers[static_cast<size_t>(i)].has_experts = has;
-    all_have = all_have && has;
     if (has && with_experts < 0) with_experts = i;
   }
-  if (!all_have) {
-    THAW_ASSIGN(config.d_ff, metadata.Size("feed_forward_length", kMaxWidth));
+  if (std::ranges::any_of(config.layers, is_dense)) {
+    THAW_ASSIGN(const std::vector<int64_t> d_ff,
+                metadata.OfLayers("feed_forward_length", config, 1, kMaxWidth));
+    for (size_t i = 0; i < d_ff.size(); ++i) {
+      LayerConfig& layer = config.layers[i];
+      if (is_dense(layer)) layer.d_ff = d_ff[i];
+    }
   }
   if (with_experts < 0) return {};
 
@@ -353,7 +391,8 @@ Result<void> ReadScales(const GgufFile& file, const MetadataReader& metadata, Mo
   const Family& family = *config.family;
   const bool by_width =
       family.layers_of_width_scale != 0 && config.n_layers == family.layers_of_width_scale;
-  const int64_t scaled_by = by_width ? config.d_model / config.n_heads : config.head_dim;
+  const HeadShape& heads = config.layers.front().heads;
+  const int64_t scaled_by = by_width ? config.d_model / heads.n : heads.size;
   const DefaultScales& missing = family.default_scales;
   const char* scale_key =
       metadata.Has("attention.output_scale") ? "attention.output_scale" : "attention.scale";
@@ -407,6 +446,22 @@ Result<void> RefuseSize(const GgufFile& file, const ModelConfig& config) {
 }
 
 }  // namespace
+
+int64_t ModelConfig::Most(FunctionRef<int64_t(const LayerConfig& layer)> size) const {
+  int64_t most = 0;
+  for (const LayerConfig& layer : layers) most = std::max(most, size(layer));
+  return most;
+}
+
+int64_t ModelConfig::widest_block() const {
+  return std::max(Most([](const LayerConfig& layer) { return layer.d_ff; }), experts.shared_d_ff);
+}
+
+int64_t ModelConfig::most_rope_dim() const {
+  int64_t most = 0;
+  for (const RopeConfig& rope : ropes) most = std::max(most, rope.rope_dim);
+  return most;
+}
 
 Result<ModelConfig> ReadModelConfig(const GgufFile& file) {
   ModelConfig config;

@@ -1,11 +1,11 @@
 // The shape of a model: what its file's metadata says of it, checked.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/result.h"
 #include "gguf/gguf_file.h"
 #include "kernels/rope.h"
@@ -13,10 +13,26 @@
 
 namespace thaw {
 
+// The heads of a layer's attention.
+struct HeadShape {
+  int64_t n = 0;       // of queries; 0: the layer has no attention
+  int64_t n_kv = 0;    // of keys and values; n is a multiple
+  int64_t size = 0;    // of queries and keys
+  int64_t v_size = 0;  // of values
+
+  int64_t group() const { return n / n_kv; }
+  int64_t q_width() const { return n * size; }
+  int64_t k_width() const { return n_kv * size; }
+  int64_t v_width() const { return n_kv * v_size; }
+  int64_t out_width() const { return n * v_size; }
+};
+
 // What one layer does unlike others.
 struct LayerConfig {
+  HeadShape heads;
   int64_t window = 0;  // positions that a token sees, its own the last; 0: all
   int rope = 0;        // which of ModelConfig::ropes turns its heads, or kNoRope
+  int64_t d_ff = 0;    // hidden width of the dense block; 0: none
   bool has_experts = false;
   bool has_temperature = true;  // queries are scaled by position, where the model does that
 };
@@ -29,18 +45,12 @@ struct ModelConfig {
   int64_t n_layers = 0;
   int64_t n_unused_layers = 0;  // in the file after those: they predict further tokens
   int64_t d_model = 0;
-  int64_t d_ff = 0;  // hidden width of dense blocks; 0: none
-  int64_t n_heads = 0;
-  int64_t n_kv_heads = 0;      // n_heads is a multiple
-  int64_t head_dim = 0;        // of queries and keys
-  int64_t v_head_dim = 0;      // of values
   int64_t n_vocab = 0;         // rows of the embedding
   int64_t context_length = 0;  // trained for, scaling included
   float norm_epsilon = 0;
   bool is_parallel = false;  // feed-forward blocks read the stream as attention read it
 
-  // All of one rope_dim; the frequency factors come with the weights. None where positions are
-  // learned.
+  // The frequency factors come with the weights. None where positions are learned.
   std::vector<RopeConfig> ropes;
   // Frequency factors of the first rope for sessions longer than its original context, or none.
   std::vector<float> long_frequency_factors;
@@ -59,10 +69,12 @@ struct ModelConfig {
   float residual_scale = 1;        // of what a block adds
   float logit_scale = 1;           // of logits
 
-  int64_t group() const { return n_heads / n_kv_heads; }
+  // The largest that a layer has of some size.
+  int64_t Most(FunctionRef<int64_t(const LayerConfig& layer)> size) const;
   // Hidden width of the widest block that all tokens go through.
-  int64_t widest_block() const { return std::max(d_ff, experts.shared_d_ff); }
-  int64_t rope_dim() const { return ropes.empty() ? 0 : ropes.front().rope_dim; }
+  int64_t widest_block() const;
+  // Of the rope that turns the most of a head; 0 without ropes.
+  int64_t most_rope_dim() const;
 };
 
 // Frequency factors of the rope for sessions longer than the original context, and for others.

@@ -37,10 +37,10 @@ TEST(ModelConfig, ReadsTheShape) {
   EXPECT_EQ(config->family->name, "llama");
   EXPECT_EQ(config->n_layers, 2);
   EXPECT_EQ(config->d_model, 32);
-  EXPECT_EQ(config->d_ff, 64);
-  EXPECT_EQ(config->group(), 2);
-  EXPECT_EQ(config->head_dim, 8);
-  EXPECT_EQ(config->v_head_dim, 8);
+  EXPECT_EQ(config->layers[0].d_ff, 64);
+  EXPECT_EQ(config->layers[0].heads.group(), 2);
+  EXPECT_EQ(config->layers[0].heads.size, 8);
+  EXPECT_EQ(config->layers[0].heads.v_size, 8);
   EXPECT_EQ(config->n_vocab, TinyModel::kVocabulary);
   EXPECT_EQ(config->ropes.front().rope_dim, 8);
   EXPECT_EQ(config->ropes.front().freq_base, 10000);
@@ -55,8 +55,8 @@ TEST(ModelConfig, StatedHeadSizesWin) {
     THAW_CHECK(writer.SetNumber<uint32_t>("llama.rope.dimension_count", 10));
   };
   const auto config = Read(model);
-  EXPECT_EQ(config->head_dim, 16);
-  EXPECT_EQ(config->v_head_dim, 12);
+  EXPECT_EQ(config->layers[0].heads.size, 16);
+  EXPECT_EQ(config->layers[0].heads.v_size, 12);
   EXPECT_EQ(config->ropes.front().rope_dim, 10);
 }
 
@@ -86,14 +86,33 @@ TEST(ModelConfig, TheLinearFactorOfEarlierFilesCounts) {
 
 TEST(ModelConfig, AnArrayOfEqualNumbersIsANumber) {
   TinyModel model;
-  model.leave_out = {"attention.head_count_kv"};
-  std::vector<int32_t> heads = {2, 2};
+  std::vector<int32_t> sizes = {8, 8};
+  model.add_fields = [&](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumbers<int32_t>("llama.attention.key_length", sizes));
+  };
+  EXPECT_EQ(Read(model)->layers[0].heads.size, 8);
+  sizes = {8, 16};
+  EXPECT_THAT(ErrorOf(model), HasSubstr("differs between layers"));
+}
+
+TEST(ModelConfig, ReadsHeadsAndWidthsOfEachLayer) {
+  TinyModel model;
+  model.leave_out = {"attention.head_count_kv", "feed_forward_length"};
+  std::vector<int32_t> heads = {2, 1};
   model.add_fields = [&](GgufWriter& writer) {
     THAW_CHECK(writer.SetNumbers<int32_t>("llama.attention.head_count_kv", heads));
+    THAW_CHECK(writer.SetNumbers<int32_t>("llama.feed_forward_length", {{24, 40}}));
   };
-  EXPECT_EQ(Read(model)->n_kv_heads, 2);
-  heads = {2, 1};
-  EXPECT_THAT(ErrorOf(model), HasSubstr("differs between layers"));
+  const auto config = Read(model);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->layers[0].heads.n_kv, 2);
+  EXPECT_EQ(config->layers[1].heads.n_kv, 1);
+  EXPECT_EQ(config->layers[0].d_ff, 24);
+  EXPECT_EQ(config->widest_block(), 40);
+  heads = {2, 0};
+  EXPECT_THAT(ErrorOf(model), HasSubstr("'llama.attention.head_count_kv' has 0, expected 1 to"));
+  heads = {2};
+  EXPECT_THAT(ErrorOf(model), HasSubstr("has 1 elements, expected one a layer: 2"));
 }
 
 TEST(ModelConfig, NamesAnUnknownArchitectureAndThoseItKnows) {
@@ -227,7 +246,7 @@ TEST(ModelConfig, NamesAMissingField) {
 TEST(ModelConfig, WithoutKvHeadsEveryHeadHasItsOwn) {
   TinyModel model;
   model.leave_out = {"attention.head_count_kv"};
-  EXPECT_EQ(Read(model)->n_kv_heads, 4);
+  EXPECT_EQ(Read(model)->layers[0].heads.n_kv, 4);
 }
 
 TEST(ModelConfig, RefusesNumbersThatContradictEachOther) {

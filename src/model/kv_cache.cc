@@ -26,12 +26,14 @@ int64_t HeldPositions(const KvSize& size, int64_t window) {
 }  // namespace
 
 Result<void> KvCache::CheckType(const ModelConfig& config, KvType type) {
-  for (const int64_t size : {config.head_dim, config.v_head_dim}) {
-    if (CanStoreKv(type, size)) continue;
-    return Fail(ErrorCode::kInvalidArgument,
-                "a KV cache of {} needs heads of a multiple of {} numbers, but this model's have "
-                "{}: take f16 or f32",
-                KvTypeName(type), kKvBlock, size);
+  for (const LayerConfig& layer : config.layers) {
+    for (const int64_t size : {layer.heads.size, layer.heads.v_size}) {
+      if (CanStoreKv(type, size)) continue;
+      return Fail(ErrorCode::kInvalidArgument,
+                  "a KV cache of {} needs heads of a multiple of {} numbers, but this model's have "
+                  "{}: take f16 or f32",
+                  KvTypeName(type), kKvBlock, size);
+    }
   }
   return {};
 }
@@ -40,13 +42,15 @@ std::vector<KvCache::Layer> KvCache::LayOut(const ModelConfig& config, const KvS
   std::vector<Layer> layers;
   size_t offset = 0;
   for (const LayerConfig& attention : config.layers) {
+    const HeadShape& heads = attention.heads;
     const int64_t held = HeldPositions(size, attention.window);
-    const Layer layer{.offset = offset,
-                      .key_bytes = AlignUp(KeyBytes(size.type, config.head_dim, held)),
-                      .value_bytes = AlignUp(held * KvRowBytes(size.type, config.v_head_dim)),
+    const Layer layer{.heads = heads,
+                      .offset = offset,
+                      .key_bytes = AlignUp(KeyBytes(size.type, heads.size, held)),
+                      .value_bytes = AlignUp(held * KvRowBytes(size.type, heads.v_size)),
                       .held = held,
                       .window = attention.window};
-    offset += static_cast<size_t>(config.n_kv_heads) * (layer.key_bytes + layer.value_bytes);
+    offset += static_cast<size_t>(heads.n_kv) * (layer.key_bytes + layer.value_bytes);
     layers.push_back(layer);
   }
   layers.push_back({.offset = offset});  // the end
@@ -58,12 +62,14 @@ uint64_t KvCache::Bytes(const ModelConfig& config, const KvSize& size) {
 }
 
 uint64_t KvCache::BytesSeen(const ModelConfig& config, KvType type, int64_t length) {
-  int64_t positions = 0;
+  int64_t bytes = 0;
   for (const LayerConfig& layer : config.layers) {
-    positions += length - FirstVisible(layer.window, length - 1);
+    const HeadShape& heads = layer.heads;
+    const int64_t positions = length - FirstVisible(layer.window, length - 1);
+    bytes +=
+        positions * heads.n_kv * (KvRowBytes(type, heads.size) + KvRowBytes(type, heads.v_size));
   }
-  const int64_t row = KvRowBytes(type, config.head_dim) + KvRowBytes(type, config.v_head_dim);
-  return static_cast<uint64_t>(positions * config.n_kv_heads * row);
+  return static_cast<uint64_t>(bytes);
 }
 
 Result<KvCache> KvCache::Create(const ModelConfig& config, const KvSize& size) {
@@ -71,8 +77,6 @@ Result<KvCache> KvCache::Create(const ModelConfig& config, const KvSize& size) {
   THAW_TRY(CheckType(config, size.type));
   KvCache cache;
   cache.size_ = size;
-  cache.head_dim_ = config.head_dim;
-  cache.v_head_dim_ = config.v_head_dim;
   cache.layers_ = LayOut(config, size);
   const size_t bytes = cache.layers_.back().offset;
   cache.layers_.pop_back();
@@ -104,10 +108,11 @@ int64_t KvCache::GoBack(int64_t length) {
 void KvCache::Store(const KernelTable& kernels, int64_t layer, int64_t kv_head, int64_t position,
                     const float* key, const float* value) {
   THAW_CHECK(position >= 0 && position < size_.n_positions);
-  const int64_t at = position % layers_[static_cast<size_t>(layer)].held;
-  StoreKey(kernels, key, head_dim_, size_.type, at, Keys(layer, kv_head));
-  kernels.store_kv(value, v_head_dim_, size_.type,
-                   Values(layer, kv_head) + at * KvRowBytes(size_.type, v_head_dim_));
+  const Layer& of = layers_[static_cast<size_t>(layer)];
+  const int64_t at = position % of.held;
+  StoreKey(kernels, key, of.heads.size, size_.type, at, Keys(layer, kv_head));
+  kernels.store_kv(value, of.heads.v_size, size_.type,
+                   Values(layer, kv_head) + at * KvRowBytes(size_.type, of.heads.v_size));
 }
 
 std::byte* KvCache::Keys(int64_t layer, int64_t kv_head) {

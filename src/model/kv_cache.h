@@ -52,7 +52,7 @@ class KvCache {
   // windows reach back less far than the sequence went on. Returns how many are left.
   int64_t GoBack(int64_t length);
 
-  // Keeps a key [head_dim] and a value [v_head_dim] of one KV head of one layer.
+  // Keeps a key [heads.size] and a value [heads.v_size] of one KV head of one layer.
   void Store(const KernelTable& kernels, int64_t layer, int64_t kv_head, int64_t position,
              const float* key, const float* value);
 
@@ -65,6 +65,7 @@ class KvCache {
  private:
   // The keys and values of one layer.
   struct Layer {
+    HeadShape heads = {};
     size_t offset = 0;       // of the first KV head in memory_
     size_t key_bytes = 0;    // of one KV head
     size_t value_bytes = 0;  // likewise
@@ -76,10 +77,8 @@ class KvCache {
   KvSize size_ = {.n_positions = 0};
   int64_t length_ = 0;
   int64_t longest_ = 0;  // that it has been since it was empty
-  int64_t head_dim_ = 0;
-  int64_t v_head_dim_ = 0;
   std::vector<Layer> layers_;
-  AlignedBuffer memory_;  // layer by layer, [n_kv_heads] of keys, then values
+  AlignedBuffer memory_;  // layer by layer, [heads.n_kv] of keys, then values
 };
 
 }  // namespace thaw

@@ -17,17 +17,19 @@ ModelConfig Config() {
   ModelConfig config;
   config.n_layers = 3;
   config.layers.resize(3);
-  config.n_kv_heads = 2;
-  config.head_dim = 6;
-  config.v_head_dim = 10;
+  for (LayerConfig& layer : config.layers) {
+    layer.heads = {.n = 2, .n_kv = 2, .size = 6, .v_size = 10};
+  }
   return config;
 }
 
 // Heads that blocks of 32 numbers can hold.
 ModelConfig BlockConfig() {
   ModelConfig config = Config();
-  config.head_dim = 64;
-  config.v_head_dim = 32;
+  for (LayerConfig& layer : config.layers) {
+    layer.heads.size = 64;
+    layer.heads.v_size = 32;
+  }
   return config;
 }
 
@@ -38,8 +40,8 @@ TEST_P(KvCacheOf, EveryHeadHasItsOwnKeysAndValues) {
   constexpr int64_t kPositions = 7;
   auto cache = KvCache::Create(config, {.type = GetParam(), .n_positions = kPositions});
   ASSERT_TRUE(cache);
-  const int64_t key_bytes = KeyBytes(GetParam(), config.head_dim, kPositions);
-  const int64_t value_bytes = kPositions * KvRowBytes(GetParam(), config.v_head_dim);
+  const int64_t key_bytes = KeyBytes(GetParam(), config.layers[0].heads.size, kPositions);
+  const int64_t value_bytes = kPositions * KvRowBytes(GetParam(), config.layers[0].heads.v_size);
   const auto mark = [](int64_t layer, int64_t head) { return static_cast<int>(layer * 2 + head); };
   for (int64_t layer = 0; layer < 3; ++layer) {
     for (int64_t head = 0; head < 2; ++head) {
@@ -159,9 +161,9 @@ TEST(KvCache, GoingBackTwiceCountsFromTheFarthest) {
 
 TEST(KvCache, RefusesBlocksForHeadsThatAreNoMultipleOf32) {
   ModelConfig keys = BlockConfig();
-  keys.head_dim = 80;
+  keys.layers[1].heads.size = 80;
   ModelConfig values = BlockConfig();
-  values.v_head_dim = 80;
+  values.layers[1].heads.v_size = 80;
   for (const ModelConfig& config : {keys, values}) {
     const auto cache = KvCache::Create(config, {.type = KvType::kQ8_0, .n_positions = 7});
     ASSERT_FALSE(cache);

@@ -187,7 +187,7 @@ Result<void> Model::AddPosition(int64_t position, std::span<float> x) {
 }
 
 float* Model::CosSin(int rope, int64_t i) {
-  return work_.cos_sin + (rope * options_.max_batch + i) * config_.rope_dim();
+  return work_.cos_sin + (rope * options_.max_batch + i) * config_.most_rope_dim();
 }
 
 void Model::Norm(const NormWeights& norm, const float* x, float* out) const {
@@ -244,10 +244,11 @@ Result<void> Model::RunLayer(int64_t index, std::span<const BatchToken> batch) {
 }
 
 Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batch) {
-  const ModelConfig& c = config_;
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
+  const HeadShape& heads = config_.layers[static_cast<size_t>(index)].heads;
   const auto n_tokens = static_cast<int64_t>(batch.size());
-  const Activations normed = ViewActivations(work_.normed, n_tokens, c.d_model, work_.quantized);
+  const Activations normed =
+      ViewActivations(work_.normed, n_tokens, config_.d_model, work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) {
     ReadStream(layer.attention_norm, i);
     kernels_.quantize_activations(normed, i, i + 1);
@@ -267,18 +268,18 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
     }
   });
   AttendAll(index, batch);
-  const int64_t width = c.n_heads * c.v_head_dim;
-  const Activations attended = ViewActivations(work_.attended, n_tokens, width, work_.quantized);
+  const Activations attended =
+      ViewActivations(work_.attended, n_tokens, heads.out_width(), work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) {
-    if (is_gated) GateAttention(i);
+    if (is_gated) GateAttention(heads, i);
     kernels_.quantize_activations(attended, i, i + 1);
   });
   const Product output[] = {{&layer.attention_output, &attended, work_.projected}};
   return Multiply(output);
 }
 
-void Model::GateAttention(int64_t i) {
-  const int64_t width = config_.n_heads * config_.v_head_dim;
+void Model::GateAttention(const HeadShape& heads, int64_t i) {
+  const int64_t width = heads.out_width();
   float* attended = work_.attended + i * width;
   const float* gate = work_.attention_gate + i * width;
   for (int64_t n = 0; n < width; ++n) attended[n] /= 1 + std::exp(-gate[n]);
@@ -305,15 +306,16 @@ void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchTo
   }
   const bool norms_last = c.family->norms_turned_heads;
   const LayerConfig& of_layer = c.layers[static_cast<size_t>(index)];
+  const HeadShape& heads = of_layer.heads;
   const int rope = of_layer.rope;
-  for (const auto& [norm, n_heads, heads] :
-       {std::tuple(&layer.q_norm, c.n_heads, q), {&layer.k_norm, c.n_kv_heads, k}}) {
-    if (!norms_last) NormHeads(*norm, n_heads, heads);
+  for (const auto& [norm, n_heads, x] :
+       {std::tuple(&layer.q_norm, heads.n, q), {&layer.k_norm, heads.n_kv, k}}) {
+    if (!norms_last) NormHeads(*norm, n_heads, heads.size, x);
     if (rope != kNoRope) {
-      kernels_.rope(heads, n_heads, c.head_dim, CosSin(rope, i), c.rope_dim(),
-                    c.family->rope_pairing);
+      kernels_.rope(x, n_heads, heads.size, CosSin(rope, i),
+                    c.ropes[static_cast<size_t>(rope)].rope_dim, c.family->rope_pairing);
     }
-    if (norms_last) NormHeads(*norm, n_heads, heads);
+    if (norms_last) NormHeads(*norm, n_heads, heads.size, x);
   }
   if (c.temperature_scale != 0 && of_layer.has_temperature) {
     const int64_t position = token.position + c.temperature_offset;
@@ -322,14 +324,14 @@ void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchTo
           1 + c.temperature_scale * std::log(1 + intervals));
   }
 
-  for (int64_t h = 0; h < c.n_kv_heads; ++h) {
-    token.kv->Store(kernels_, index, h, token.position, k + h * c.head_dim, v + h * c.v_head_dim);
+  for (int64_t h = 0; h < heads.n_kv; ++h) {
+    token.kv->Store(kernels_, index, h, token.position, k + h * heads.size, v + h * heads.v_size);
   }
 }
 
-void Model::NormHeads(const std::vector<float>& norm, int64_t n_heads, float* heads) const {
+void Model::NormHeads(const std::vector<float>& norm, int64_t n_heads, int64_t size,
+                      float* heads) const {
   const ModelConfig& c = config_;
-  const int64_t size = c.head_dim;
   if (norm.empty()) return;
   if (c.family->qk_norm == QkNorm::kRow) {
     return kernels_.rms_norm(heads, norm.data(), n_heads * size, c.norm_epsilon, heads);
@@ -345,7 +347,8 @@ void Model::NormHeads(const std::vector<float>& norm, int64_t n_heads, float* he
 }
 
 void Model::PlanRuns(std::span<const BatchToken> batch) {
-  const int64_t most = AttentionTileTokens(config_.group());
+  const int64_t most = AttentionTileTokens(config_.Most(
+      [](const LayerConfig& layer) { return layer.heads.n == 0 ? 1 : layer.heads.group(); }));
   runs_.clear();
   for (size_t i = 0; i < batch.size(); ++i) {
     const bool goes_on = i > 0 && batch[i].kv == batch[i - 1].kv &&
@@ -361,32 +364,33 @@ void Model::PlanRuns(std::span<const BatchToken> batch) {
 
 AttentionArguments Model::ArgumentsOf(int64_t index, std::span<const BatchToken> batch,
                                       const TokenRun& run, int64_t kv_head) {
-  const ModelConfig& c = config_;
+  const LayerConfig& layer = config_.layers[static_cast<size_t>(index)];
+  const HeadShape& heads = layer.heads;
   const BatchToken& token = batch[static_cast<size_t>(run.first)];
-  const int64_t head = run.first * c.n_heads + kv_head * c.group();
+  const int64_t head = run.first * heads.n + kv_head * heads.group();
   const std::vector<float>& sinks = weights_.layers[static_cast<size_t>(index)].sinks;
-  return {.q = work_.q + head * c.head_dim,
-          .q_stride = c.n_heads * c.head_dim,
+  return {.q = work_.q + head * heads.size,
+          .q_stride = heads.q_width(),
           .n_tokens = run.count,
           .first_position = token.position,
-          .group = c.group(),
-          .head_dim = c.head_dim,
-          .v_head_dim = c.v_head_dim,
+          .group = heads.group(),
+          .head_dim = heads.size,
+          .v_head_dim = heads.v_size,
           .kv_type = token.kv->type(),
           .k = token.kv->Keys(index, kv_head),
           .v = token.kv->Values(index, kv_head),
           .ring = token.kv->Ring(index),
-          .scale = c.attention_scale,
-          .soft_cap = c.attention_soft_cap,
-          .window = c.layers[static_cast<size_t>(index)].window,
-          .sinks = sinks.empty() ? nullptr : sinks.data() + kv_head * c.group(),
-          .out = work_.attended + head * c.v_head_dim,
-          .out_stride = c.n_heads * c.v_head_dim};
+          .scale = config_.attention_scale,
+          .soft_cap = config_.attention_soft_cap,
+          .window = layer.window,
+          .sinks = sinks.empty() ? nullptr : sinks.data() + kv_head * heads.group(),
+          .out = work_.attended + head * heads.v_size,
+          .out_stride = heads.out_width()};
 }
 
 void Model::AttendAll(int64_t index, std::span<const BatchToken> batch) {
   const Stopwatch attention(times_.attention);
-  const int64_t n_heads = config_.n_kv_heads;
+  const int64_t n_heads = config_.layers[static_cast<size_t>(index)].heads.n_kv;
   const auto n_runs = static_cast<int64_t>(runs_.size());
   if (n_runs == static_cast<int64_t>(batch.size()) &&
       n_runs * n_heads <= MostSplitHeads(pool_.thread_count())) {
@@ -402,7 +406,7 @@ void Model::AttendAll(int64_t index, std::span<const BatchToken> batch) {
 }
 
 void Model::AttendBySpans(int64_t index, std::span<const BatchToken> batch) {
-  const int64_t n_heads = config_.n_kv_heads;
+  const int64_t n_heads = config_.layers[static_cast<size_t>(index)].heads.n_kv;
   const auto n_items = static_cast<int64_t>(runs_.size()) * n_heads;
   const auto arguments = [&](int64_t item) {
     return ArgumentsOf(index, batch, runs_[static_cast<size_t>(item / n_heads)], item % n_heads);

@@ -134,11 +134,11 @@ class Model {
   Result<void> RunWave(const FeedForwardWeights& each, std::span<const ExpertRun> runs,
                        const Activations& normed);
   // Multiplies what attention gave a token with the logistic of its gates.
-  void GateAttention(int64_t i);
+  void GateAttention(const HeadShape& heads, int64_t i);
   // Bias, q/k norm and rope of one token; its key and value go to its KV cache.
   void PrepareHeads(const LayerWeights& layer, int64_t index, const BatchToken& token, int64_t i);
   // The norm of the queries or the keys of a token.
-  void NormHeads(const std::vector<float>& norm, int64_t n_heads, float* heads) const;
+  void NormHeads(const std::vector<float>& norm, int64_t n_heads, int64_t size, float* heads) const;
 
   // Tokens [first, first + count) of the batch, one after the other in one sequence.
   struct TokenRun {

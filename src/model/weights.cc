@@ -210,7 +210,12 @@ class TensorFinder {
 class LayerDescriber {
  public:
   LayerDescriber(TensorFinder& find, const ModelConfig& config, int64_t index)
-      : find_(find), config_(config), family_(*config.family), index_(index) {}
+      : find_(find),
+        config_(config),
+        of_layer_(config.layers[static_cast<size_t>(index)]),
+        heads_(of_layer_.heads),
+        family_(*config.family),
+        index_(index) {}
 
   Result<LayerWeights> Describe() {
     LayerWeights layer;
@@ -221,9 +226,8 @@ class LayerDescriber {
       THAW_ASSIGN(layer.attention_norm, Norm(has_second ? "attn_norm_2" : "attn_norm"));
     }
     THAW_TRY(DescribeHeads(layer));
-    const int64_t attention_size = config_.n_heads * config_.v_head_dim;
     THAW_ASSIGN(layer.attention_output,
-                find_.Linear(Name("attn_output"), config_.d_model, attention_size,
+                find_.Linear(Name("attn_output"), config_.d_model, heads_.out_width(),
                              family_.attention_output_bias));
     if (family_.norms_after) {
       THAW_ASSIGN(layer.attention_after, Norm(family_.attention_after_norm));
@@ -241,9 +245,9 @@ class LayerDescriber {
   // Queries, keys and values: of three tensors, or of one that holds the rows of all.
   Result<void> DescribeHeads(LayerWeights& layer) {
     const int64_t d = config_.d_model;
-    const int64_t q_size = config_.n_heads * config_.head_dim;
-    const int64_t k_size = config_.n_kv_heads * config_.head_dim;
-    const int64_t v_size = config_.n_kv_heads * config_.v_head_dim;
+    const int64_t q_size = heads_.q_width();
+    const int64_t k_size = heads_.k_width();
+    const int64_t v_size = heads_.v_width();
     const Presence bias = family_.qkv_bias;
     if (find_.Has(Name("attn_qkv.weight"))) {
       THAW_TRY(find_.Joined(Name("attn_qkv"), d, bias,
@@ -254,14 +258,14 @@ class LayerDescriber {
       THAW_ASSIGN(layer.v, find_.Linear(Name("attn_v"), v_size, d, bias));
     }
     if (family_.gates_attention) {
-      const int64_t rows = config_.n_heads * config_.v_head_dim;
-      THAW_ASSIGN(layer.attention_gate, find_.Linear(Name("attn_gate"), rows, d, kAbsent));
+      THAW_ASSIGN(layer.attention_gate,
+                  find_.Linear(Name("attn_gate"), heads_.out_width(), d, kAbsent));
     }
     if (family_.has_sinks) {
-      THAW_ASSIGN(layer.sinks, find_.Vector(Name("attn_sinks.weight"), config_.n_heads, kRequired));
+      THAW_ASSIGN(layer.sinks, find_.Vector(Name("attn_sinks.weight"), heads_.n, kRequired));
     }
-    THAW_ASSIGN(layer.q_norm, HeadNorm("attn_q_norm.weight", config_.n_heads));
-    THAW_ASSIGN(layer.k_norm, HeadNorm("attn_k_norm.weight", config_.n_kv_heads));
+    THAW_ASSIGN(layer.q_norm, HeadNorm("attn_q_norm.weight", heads_.n));
+    THAW_ASSIGN(layer.k_norm, HeadNorm("attn_k_norm.weight", heads_.n_kv));
     return {};
   }
 
@@ -270,21 +274,20 @@ class LayerDescriber {
       case QkNorm::kNone:
         return std::vector<float>();
       case QkNorm::kHead:
-        return find_.Vector(Name(part), config_.head_dim, kRequired);
+        return find_.Vector(Name(part), heads_.size, kRequired);
       case QkNorm::kUnweightedHead:
-        if (config_.layers[static_cast<size_t>(index_)].rope == kNoRope ||
-            config_.experts.n == family_.experts_without_qk_norm) {
+        if (of_layer_.rope == kNoRope || config_.experts.n == family_.experts_without_qk_norm) {
           return std::vector<float>();
         }
-        return std::vector<float>(static_cast<size_t>(config_.head_dim), 1.0F);
+        return std::vector<float>(static_cast<size_t>(heads_.size), 1.0F);
       case QkNorm::kOptionalHead:
-        return find_.Vector(Name(part), config_.head_dim, kOptional);
+        return find_.Vector(Name(part), heads_.size, kOptional);
       case QkNorm::kRow:
-        return find_.Vector(Name(part), n_heads * config_.head_dim, kRequired);
+        return find_.Vector(Name(part), n_heads * heads_.size, kRequired);
       case QkNorm::kOptionalLayer:
         break;
     }
-    return find_.Floats(Name(part), {config_.head_dim, n_heads, 1, 1}, kOptional);
+    return find_.Floats(Name(part), {heads_.size, n_heads, 1, 1}, kOptional);
   }
 
   Result<void> DescribeFeedForward(LayerWeights& layer) {
@@ -294,10 +297,10 @@ class LayerDescriber {
       const bool has_own = !config_.is_parallel || find_.Has(Name(fmt::format("{}.weight", own)));
       THAW_ASSIGN(layer.ffn_norm, Norm(has_own ? own : "attn_norm"));
     }
-    if (config_.layers[static_cast<size_t>(index_)].has_experts) {
+    if (of_layer_.has_experts) {
       THAW_TRY(DescribeExperts(layer));
     } else {
-      THAW_ASSIGN(layer.ffn, Dense("", config_.d_ff));
+      THAW_ASSIGN(layer.ffn, Dense("", of_layer_.d_ff));
     }
     if (family_.norms_after) {
       THAW_ASSIGN(layer.ffn_after, Norm(family_.ffn_after_norm));
@@ -355,6 +358,8 @@ class LayerDescriber {
 
   TensorFinder& find_;
   const ModelConfig& config_;
+  const LayerConfig& of_layer_;
+  const HeadShape& heads_;
   const Family& family_;
   const int64_t index_;
 };
@@ -363,7 +368,7 @@ class LayerDescriber {
 // one for longer ones.
 Result<void> DescribeFrequencyFactors(TensorFinder& find, ModelConfig& config) {
   if (config.ropes.empty()) return {};
-  const int64_t pairs = config.rope_dim() / 2;
+  const int64_t pairs = config.ropes.front().rope_dim / 2;
   std::vector<float>& factors = config.ropes.front().frequency_factors;
   if (find.Has(kLongFactors)) {
     THAW_ASSIGN(factors, find.Vector(kShortFactors, pairs, kRequired));

@@ -51,8 +51,8 @@ struct LayerWeights {
   std::optional<NormWeights> attention_norm;  // none: blocks read the stream as it is
   LinearWeights q, k, v, attention_output;
   std::vector<float> q_norm, k_norm;           // as the family's QkNorm has them, or empty
-  std::vector<float> sinks;                    // [n_heads], or empty
-  LinearWeights attention_gate;                // [n_heads * v_head_dim, d_model], or no row
+  std::vector<float> sinks;                    // [heads.n], or empty
+  LinearWeights attention_gate;                // [heads.out_width(), d_model], or no row
   std::optional<NormWeights> attention_after;  // of what attention adds
   std::optional<NormWeights> ffn_norm;
   FeedForwardWeights ffn;  // dense, or the shared experts of a layer with experts

@@ -1,6 +1,7 @@
 #include "model/workspace.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "kernels/activations.h"
 #include "kernels/attention.h"
@@ -12,8 +13,12 @@ namespace {
 // Every part begins on a cache line.
 size_t AlignUp(int64_t bytes) { return (static_cast<size_t>(bytes) + 63) / 64 * 64; }
 
+int64_t MostOutWidth(const ModelConfig& c) {
+  return c.Most([](const LayerConfig& layer) { return layer.heads.out_width(); });
+}
+
 int64_t MaxColumns(const ModelConfig& c) {
-  return std::max({c.d_model, c.widest_block(), c.experts.d_ff, c.n_heads * c.v_head_dim});
+  return std::max({c.d_model, c.widest_block(), c.experts.d_ff, MostOutWidth(c)});
 }
 
 // Hands the parts of a block out one after the other. Without a block it only counts, so that the
@@ -49,29 +54,38 @@ void AddExperts(const ModelConfig& c, int64_t batch, Layout& layout, Workspace& 
 
 size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block, Workspace& w) {
   const int64_t batch = size.max_batch;
+  const int64_t out_width = MostOutWidth(c);
+  const auto most = [&](auto of_heads) {
+    return c.Most([&](const LayerConfig& layer) {
+      return layer.heads.n == 0 ? 0 : std::invoke(of_heads, layer.heads);
+    });
+  };
   // The quantized copy of any activations: its size need not grow with k where k is no multiple of
   // a block, so the largest of the three counts.
   const int64_t pairs = ExpertPairs(c, batch);
   const int64_t hidden = ActivationBytes(batch, c.widest_block());
   const int64_t beside =
-      std::max(ActivationBytes(batch, c.d_model), ActivationBytes(batch, c.n_heads * c.v_head_dim));
+      std::max(ActivationBytes(batch, c.d_model), ActivationBytes(batch, out_width));
   w.matmul_scratch_stride = AlignUp(MatMulScratchBytes(MaxColumns(c)));
-  w.attention_scratch_stride = AlignUp(AttentionScratchBytes(c.group(), c.head_dim, c.v_head_dim));
+  w.attention_scratch_stride = AlignUp(most([](const HeadShape& heads) {
+    return AttentionScratchBytes(heads.group(), heads.size, heads.v_size);
+  }));
   w.attention_states_stride =
-      (AttentionSpanOf(size.max_context - 1) + 1) * c.group() * AttentionStateFloats(c.v_head_dim);
+      (AttentionSpanOf(size.max_context - 1) + 1) * most([](const HeadShape& heads) {
+        return heads.group() * AttentionStateFloats(heads.v_size);
+      });
   Layout layout(block);
   layout.Add(w.x, batch * c.d_model);
   layout.Add(w.normed, batch * c.d_model);
-  layout.Add(w.q, batch * c.n_heads * c.head_dim);
-  layout.Add(w.k, batch * c.n_kv_heads * c.head_dim);
-  layout.Add(w.v, batch * c.n_kv_heads * c.v_head_dim);
-  layout.Add(w.attended, batch * c.n_heads * c.v_head_dim);
-  const bool is_gated = c.family->gates_attention;
-  layout.Add(w.attention_gate, is_gated ? batch * c.n_heads * c.v_head_dim : 0);
+  layout.Add(w.q, batch * most(&HeadShape::q_width));
+  layout.Add(w.k, batch * most(&HeadShape::k_width));
+  layout.Add(w.v, batch * most(&HeadShape::v_width));
+  layout.Add(w.attended, batch * out_width);
+  layout.Add(w.attention_gate, c.family->gates_attention ? batch * out_width : 0);
   layout.Add(w.gate, batch * c.widest_block());
   layout.Add(w.up, c.family->is_gated ? batch * c.widest_block() : 0);
   layout.Add(w.projected, batch * c.d_model);
-  layout.Add(w.cos_sin, std::ssize(c.ropes) * batch * c.rope_dim());
+  layout.Add(w.cos_sin, std::ssize(c.ropes) * batch * c.most_rope_dim());
   layout.Add(w.attention_scratch, size.threads * static_cast<int64_t>(w.attention_scratch_stride));
   layout.Add(w.attention_states, MostSplitHeads(size.threads) * w.attention_states_stride);
   if (c.experts.n == 0) {

@@ -25,18 +25,19 @@ struct WorkspaceSize {
 // at most a fifth of the time to threads that wait for the last one.
 constexpr int64_t MostSplitHeads(int threads) { return int64_t{4} * threads; }
 
+// Sizes of a layer (HeadShape) are those of the largest; each layer uses as much as it has.
 struct Workspace {
   float* x = nullptr;                      // [batch, d_model], the residual stream
   float* normed = nullptr;                 // [batch, d_model]
-  float* q = nullptr;                      // [batch, n_heads, head_dim]
-  float* k = nullptr;                      // [batch, n_kv_heads, head_dim]
-  float* v = nullptr;                      // [batch, n_kv_heads, v_head_dim]
-  float* attended = nullptr;               // [batch, n_heads, v_head_dim]
-  float* attention_gate = nullptr;         // [batch, n_heads, v_head_dim], of families that gate it
+  float* q = nullptr;                      // [batch, q_width]
+  float* k = nullptr;                      // [batch, k_width]
+  float* v = nullptr;                      // [batch, v_width]
+  float* attended = nullptr;               // [batch, out_width]
+  float* attention_gate = nullptr;         // [batch, out_width], of families that gate it
   float* gate = nullptr;                   // [batch, widest_block]
   float* up = nullptr;                     // [batch, widest_block], of gated families
   float* projected = nullptr;              // [batch, d_model], what a block adds to the stream
-  float* cos_sin = nullptr;                // [ropes, batch, rope_dim]
+  float* cos_sin = nullptr;                // [ropes, batch, most_rope_dim]
   std::byte* attention_scratch = nullptr;  // [threads, attention_scratch_stride]
   float* attention_states = nullptr;       // [MostSplitHeads(threads)] of [spans, group] of states
   std::byte* quantized = nullptr;          // activations of the batch as int8
