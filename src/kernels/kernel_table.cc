@@ -32,6 +32,7 @@ constexpr KernelTable kPortable = {
     .soft_cap = portable::SoftCap,
     .add = portable::Add,
     .rope = portable::Rope,
+    .step_state = portable::StepState,
     .store_kv = portable::StoreKv,
     .attend_span = portable::AttendSpan,
 };
@@ -74,6 +75,7 @@ constexpr KernelTable kAvx2 = {
     .soft_cap = avx2::SoftCap,
     .add = avx2::Add,
     .rope = avx2::Rope,
+    .step_state = avx2::StepState,
     .store_kv = avx2::StoreKv,
     .attend_span = avx2::AttendSpan,
 };
@@ -127,6 +129,7 @@ constexpr KernelTable kDotProd = {
     .soft_cap = neon::SoftCap,
     .add = neon::Add,
     .rope = neon::Rope,
+    .step_state = neon::StepState,
     .store_kv = neon::StoreKv,
     .attend_span = neon::AttendSpan,
 };

@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "kernels/activations.h"
 #include "kernels/attention.h"
+#include "kernels/recurrence.h"
 #include "kernels/rope.h"
 #include "tensor/element_type.h"
 
@@ -33,7 +34,7 @@ struct WeightRows {
   bool is_packed = false;
 };
 
-// What a feed-forward block does with a number x of its hidden layer.
+// What a block does with a number x of its hidden layer or of a gate.
 enum class Nonlinearity {
   kSilu,         // x / (1 + e^-x)
   kGelu,         // x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3): the approximation by tanh
@@ -41,11 +42,14 @@ enum class Nonlinearity {
   kRelu,         // max(x, 0)
   // x / (1 + e^-1.702x) with x at most 7, times up + 1 with up within +-7.
   kClampedSwish,
+  kLogistic,  // 1 / (1 + e^-x)
+  kExp,       // e^x
 };
 
 inline constexpr Nonlinearity kAllNonlinearities[] = {
-    Nonlinearity::kSilu, Nonlinearity::kGelu, Nonlinearity::kReluSquared, Nonlinearity::kRelu,
-    Nonlinearity::kClampedSwish};
+    Nonlinearity::kSilu, Nonlinearity::kGelu,         Nonlinearity::kReluSquared,
+    Nonlinearity::kRelu, Nonlinearity::kClampedSwish, Nonlinearity::kLogistic,
+    Nonlinearity::kExp};
 
 inline constexpr float kSwishSlope = 1.702F;
 inline constexpr float kSwishBound = 7;
@@ -96,6 +100,9 @@ struct KernelTable {
   // place by a row of RopeAngles::Fill.
   void (*rope)(float* heads, int64_t n_heads, int64_t head_stride, const float* cos_sin,
                int64_t rope_dim, RopePairing pairing);
+
+  // One step of a recurrent state (kernels/recurrence.h).
+  void (*step_state)(const StateStep& step);
 
   // A row as a KV cache stores it: `out` gets KvRowBytes(type, n) bytes (float16, bfloat16: rounded
   // to nearest, ties to even). CanStoreKv(type, n) must hold. The same bits in every table.

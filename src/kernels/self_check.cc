@@ -72,6 +72,7 @@ class Checker {
 
   std::optional<std::string> Run(std::span<const ElementType> types) {
     CheckVectors();
+    CheckRecurrence();
     CheckAttention();
     std::vector<ElementType> done;
     for (const ElementType type : types) {
@@ -128,6 +129,36 @@ class Checker {
       table_.rope(found.data(), 2, 38, b.data(), 38, pairing);
       portable::Rope(expected.data(), 2, 38, b.data(), 38, pairing);
       ExpectAll("rope", found, expected);
+    }
+  }
+
+  // A state whose columns fill vectors in all ways, with a probe and with a factor for each number.
+  void CheckRecurrence() {
+    constexpr int64_t kKeys = 5;
+    constexpr int64_t kValues = 45;
+    const std::vector<float> state = numbers_.Floats(kKeys * kValues);
+    const std::vector<float> factors = numbers_.Floats(kKeys * kValues);
+    const std::vector<float> keys = numbers_.Floats(5 * kKeys);
+    const std::vector<float> values = numbers_.Floats(kValues);
+    for (const bool has_probe : {false, true}) {
+      const auto step = [&](const KernelTable& table) {
+        std::vector<float> found(state.size() + kValues);
+        table.step_state({.before = state.data(),
+                          .after = found.data(),
+                          .keys = kKeys,
+                          .values = kValues,
+                          .stride = kValues,
+                          .decay = factors.data(),
+                          .decay_stride = has_probe ? 0 : kValues,
+                          .key = keys.data(),
+                          .value = values.data(),
+                          .query = keys.data() + kKeys,
+                          .probe = has_probe ? keys.data() + 2 * kKeys : nullptr,
+                          .correction = keys.data() + 3 * kKeys,
+                          .out = found.data() + state.size()});
+        return found;
+      };
+      ExpectAll("step_state", step(table_), step(*AllKernelTables().back()));
     }
   }
 

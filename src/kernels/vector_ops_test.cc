@@ -88,6 +88,10 @@ double Applied(Nonlinearity f, double x) {
       return x < 0 ? 0 : x * x;
     case Nonlinearity::kRelu:
       return std::max(x, 0.0);
+    case Nonlinearity::kLogistic:
+      return 1 / (1 + std::exp(-x));
+    case Nonlinearity::kExp:
+      return std::exp(x);
     case Nonlinearity::kClampedSwish:
       break;
   }

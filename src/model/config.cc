@@ -16,6 +16,8 @@ constexpr uint64_t kMaxLayers = 4096;
 constexpr uint64_t kMaxWidth = uint64_t{1} << 28;
 constexpr uint64_t kMaxContext = uint64_t{1} << 31;
 constexpr uint64_t kMaxExperts = 4096;
+constexpr uint64_t kMaxTaps = 64;
+constexpr uint64_t kMaxStateKeys = 65536;
 
 // Reads the metadata of one architecture: keys are "ARCHITECTURE.key".
 class MetadataReader {
@@ -191,13 +193,22 @@ Result<void> ReadAttention(const GgufFile& file, const MetadataReader& metadata,
                            ModelConfig& config) {
   constexpr std::string_view kHeads = "attention.head_count";
   constexpr std::string_view kKvHeads = "attention.head_count_kv";
+  const Family& family = *config.family;
+  if (family.attention_layers == AttentionLayers::kNone) return {};
   const bool states_head_size = metadata.Has("attention.key_length");
   THAW_ASSIGN(const std::vector<int64_t> n, metadata.OfLayers(kHeads, config, 1, kMaxWidth));
   std::vector<int64_t> n_kv = n;
   if (metadata.Has(kKvHeads)) {
-    THAW_ASSIGN(n_kv, metadata.OfLayers(kKvHeads, config, 1, kMaxWidth));
+    const bool may_have_none = family.attention_layers == AttentionLayers::kByKvHeads;
+    THAW_ASSIGN(n_kv, metadata.OfLayers(kKvHeads, config, may_have_none ? 0 : 1, kMaxWidth));
+  }
+  int64_t period = 1;
+  if (family.attention_layers == AttentionLayers::kByPeriod) {
+    THAW_ASSIGN(period, metadata.SizeOr("full_attention_interval", kMaxLayers, 4));
   }
   for (size_t i = 0; i < n.size(); ++i) {
+    const bool is_last = static_cast<int64_t>(i) % period == period - 1;
+    if (n_kv[i] == 0 || !is_last) continue;
     HeadShape& heads = config.layers[i].heads;
     heads = {.n = n[i], .n_kv = n_kv[i]};
     if (heads.n % heads.n_kv != 0) {
@@ -219,7 +230,7 @@ Result<void> ReadAttention(const GgufFile& file, const MetadataReader& metadata,
 Result<RopeConfig> ReadRope(const GgufFile& file, const MetadataReader& metadata,
                             const ModelConfig& config) {
   RopeConfig rope;
-  const int64_t head_size = config.layers.front().heads.size;
+  const int64_t head_size = config.first_heads().size;
   THAW_ASSIGN(rope.rope_dim, metadata.SizeOr("rope.dimension_count", kMaxWidth, head_size));
   if (rope.rope_dim % 2 != 0 || rope.rope_dim > head_size) {
     return Fail(ErrorCode::kCorrupt,
@@ -268,7 +279,12 @@ Result<std::vector<bool>> ReadWindowedLayers(const GgufFile& file, const Metadat
 // Windows and ropes of all layers.
 Result<void> ReadLayers(const GgufFile& file, const MetadataReader& metadata, ModelConfig& config) {
   const Family& family = *config.family;
-  if (family.positions == Positions::kRope) {
+  bool turns = family.positions == Positions::kRope && config.first_heads().n != 0;
+  if (family.positions == Positions::kRopeUnlessNotTuned) {
+    THAW_ASSIGN(turns, file.GetBoolOr(metadata.Key("rope.scaling.finetuned"), true));
+    turns = turns && config.first_heads().n != 0;
+  }
+  if (turns) {
     THAW_ASSIGN(RopeConfig rope, ReadRope(file, metadata, config));
     config.ropes.push_back(std::move(rope));
   } else {
@@ -340,11 +356,13 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
     if (has && with_experts < 0) with_experts = i;
   }
   if (std::ranges::any_of(config.layers, is_dense)) {
+    const bool may_have_none = config.family->recurrence != Recurrence::kNone;
     THAW_ASSIGN(const std::vector<int64_t> d_ff,
-                metadata.OfLayers("feed_forward_length", config, 1, kMaxWidth));
+                metadata.OfLayers("feed_forward_length", config, may_have_none ? 0 : 1, kMaxWidth));
     for (size_t i = 0; i < d_ff.size(); ++i) {
       LayerConfig& layer = config.layers[i];
-      if (is_dense(layer)) layer.d_ff = d_ff[i];
+      const bool is_other_block = config.family->is_one_block && layer.heads.n != 0;
+      if (is_dense(layer) && !is_other_block) layer.d_ff = d_ff[i];
     }
   }
   if (with_experts < 0) return {};
@@ -371,6 +389,7 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
   }
   THAW_ASSIGN(experts.n_groups_used,
               metadata.SizeOrNone("expert_group_used_count", kMaxExperts, experts.n_groups));
+  THAW_ASSIGN(experts.width, metadata.SizeOrNone("moe_latent_size", kMaxWidth, config.d_model));
   experts.n_groups_used = std::min(experts.n_groups_used, experts.n_groups);
   if (experts.n_groups_used * (experts.n / experts.n_groups) < experts.n_used) {
     return Fail(ErrorCode::kCorrupt, "{}: {} of {} groups of experts hold fewer than {} experts",
@@ -386,18 +405,59 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
   return {};
 }
 
+// Which layers recur, and the shape of what they remember.
+Result<void> ReadRecurrence(const GgufFile& file, const MetadataReader& metadata,
+                            ModelConfig& config) {
+  const Family& family = *config.family;
+  const Recurrence kind = family.recurrence;
+  if (kind == Recurrence::kNone) return {};
+  for (LayerConfig& layer : config.layers) {
+    const bool is_other_block = layer.heads.n != 0 || (family.is_one_block && layer.has_block());
+    layer.recurs = family.attention_layers == AttentionLayers::kAll || !is_other_block;
+  }
+  RecurrenceConfig& of = config.recurrence;
+  if (kind == Recurrence::kShortConvolution) {
+    THAW_ASSIGN(of.taps, metadata.Size("shortconv.l_cache", kMaxTaps));
+    of.inner = of.convolved = config.d_model;
+    return {};
+  }
+  THAW_ASSIGN(of.taps, metadata.Size("ssm.conv_kernel", kMaxTaps));
+  THAW_ASSIGN(of.inner, metadata.Size("ssm.inner_size", kMaxWidth));
+  THAW_ASSIGN(of.keys, metadata.Size("ssm.state_size", kMaxStateKeys));
+  if (kind == Recurrence::kMamba) {
+    THAW_ASSIGN(of.rank, metadata.Size("ssm.time_step_rank", kMaxWidth));
+    THAW_ASSIGN(of.norms_steps, file.GetBoolOr(metadata.Key("ssm.dt_b_c_rms"), false));
+    of.heads = of.groups = 1;
+    of.convolved = of.inner;
+    return {};
+  }
+  THAW_ASSIGN(of.heads, metadata.Size("ssm.time_step_rank", kMaxWidth));
+  THAW_ASSIGN(of.groups, metadata.Size("ssm.group_count", kMaxWidth));
+  if (of.inner % of.heads != 0 || of.heads % of.groups != 0) {
+    return Fail(ErrorCode::kCorrupt,
+                "{}: '{}' is {}, '{}' {} and '{}' {}: each should be a multiple of the next",
+                file.path(), metadata.Key("ssm.inner_size"), of.inner,
+                metadata.Key("ssm.time_step_rank"), of.heads, metadata.Key("ssm.group_count"),
+                of.groups);
+  }
+  of.convolved = of.inner + 2 * of.groups * of.keys;
+  of.is_interleaved =
+      kind == Recurrence::kDelta && file.FindTensor("blk.0.ssm_in.weight") != nullptr;
+  return {};
+}
+
 // Factors on embeddings, scores, blocks and logits, and their bounds.
 Result<void> ReadScales(const GgufFile& file, const MetadataReader& metadata, ModelConfig& config) {
   const Family& family = *config.family;
   const bool by_width =
       family.layers_of_width_scale != 0 && config.n_layers == family.layers_of_width_scale;
-  const HeadShape& heads = config.layers.front().heads;
+  const HeadShape heads = config.first_heads();
   const int64_t scaled_by = by_width ? config.d_model / heads.n : heads.size;
   const DefaultScales& missing = family.default_scales;
   const char* scale_key =
       metadata.Has("attention.output_scale") ? "attention.output_scale" : "attention.scale";
   THAW_ASSIGN(config.attention_scale, metadata.PositiveOrNone(scale_key, missing.attention));
-  if (config.attention_scale == 0) {
+  if (config.attention_scale == 0 && heads.n != 0) {
     config.attention_scale = 1.0F / std::sqrt(static_cast<float>(scaled_by));
   }
   THAW_ASSIGN(config.attention_soft_cap,
@@ -453,6 +513,11 @@ int64_t ModelConfig::Most(FunctionRef<int64_t(const LayerConfig& layer)> size) c
   return most;
 }
 
+HeadShape ModelConfig::first_heads() const {
+  const auto first = std::ranges::find_if(layers, [](const LayerConfig& l) { return l.heads.n; });
+  return first == layers.end() ? HeadShape() : first->heads;
+}
+
 int64_t ModelConfig::widest_block() const {
   return std::max(Most([](const LayerConfig& layer) { return layer.d_ff; }), experts.shared_d_ff);
 }
@@ -488,6 +553,7 @@ Result<ModelConfig> ReadModelConfig(const GgufFile& file) {
   THAW_TRY(ReadAttention(file, metadata, config));
   THAW_TRY(ReadLayers(file, metadata, config));
   THAW_TRY(ReadFeedForward(file, metadata, config));
+  THAW_TRY(ReadRecurrence(file, metadata, config));
   THAW_TRY(ReadScales(file, metadata, config));
   const TensorInfo* embedding = file.FindTensor("token_embd.weight");
   if (embedding == nullptr) {

@@ -10,6 +10,7 @@
 #include "gguf/gguf_file.h"
 #include "kernels/rope.h"
 #include "model/family.h"
+#include "model/recurrence.h"
 
 namespace thaw {
 
@@ -34,7 +35,10 @@ struct LayerConfig {
   int rope = 0;        // which of ModelConfig::ropes turns its heads, or kNoRope
   int64_t d_ff = 0;    // hidden width of the dense block; 0: none
   bool has_experts = false;
+  bool recurs = false;          // has a recurrent block, beside its attention where it has both
   bool has_temperature = true;  // queries are scaled by position, where the model does that
+
+  bool has_block() const { return d_ff != 0 || has_experts; }  // a feed-forward one
 };
 
 inline constexpr int kNoRope = -1;
@@ -56,6 +60,7 @@ struct ModelConfig {
   std::vector<float> long_frequency_factors;
   std::vector<LayerConfig> layers;  // [n_layers]
   ExpertConfig experts;             // of the layers that have them; n is 0 where none has
+  RecurrenceConfig recurrence;      // of the layers that recur
 
   float attention_scale = 1;     // of scores
   float attention_soft_cap = 0;  // c of c tanh(score / c); 0: none
@@ -73,6 +78,9 @@ struct ModelConfig {
   int64_t Most(FunctionRef<int64_t(const LayerConfig& layer)> size) const;
   // Hidden width of the widest block that all tokens go through.
   int64_t widest_block() const;
+  bool gates_attention() const { return family->gates_attention || family->joins_query_gates; }
+  // Of the first layer that has attention; of no heads where none has.
+  HeadShape first_heads() const;
   // Of the rope that turns the most of a head; 0 without ropes.
   int64_t most_rope_dim() const;
 };

@@ -18,9 +18,10 @@ enum class Gating : uint8_t {
 
 // The experts of a model's layers.
 struct ExpertConfig {
-  int64_t n = 0;            // of a layer
-  int64_t n_used = 0;       // by a token
-  int64_t d_ff = 0;         // hidden width of each
+  int64_t n = 0;       // of a layer
+  int64_t n_used = 0;  // by a token
+  int64_t width = 0;   // of what an expert reads and writes: d_model, or that of a latent stream
+  int64_t d_ff = 0;    // hidden width of each
   int64_t shared_d_ff = 0;  // of the block that all tokens go through beside them; 0: none
   Gating gating = Gating::kSoftmax;
   bool renormalizes = false;  // weights are divided by their sum

@@ -12,6 +12,7 @@
 #include "kernels/kernel_table.h"
 #include "kernels/rope.h"
 #include "model/experts.h"
+#include "model/recurrence.h"
 
 namespace thaw {
 
@@ -46,6 +47,8 @@ enum class Residual {
 
 enum class Positions {
   kRope,
+  kRopeUnlessNotTuned,  // none where rope.scaling.finetuned is false
+  kNone,
   kLearned,  // position_embd.weight is added to the embedding
 };
 
@@ -71,6 +74,14 @@ struct DefaultScales {
   float logits = 0;
 };
 
+// Which layers of a family with recurrent ones have attention.
+enum class AttentionLayers {
+  kAll,        // beside the recurrent block, which every layer has
+  kByKvHeads,  // those that state key/value heads
+  kByPeriod,   // of full_attention_interval layers the last
+  kNone,
+};
+
 struct Family {
   std::string_view name;  // as general.architecture gives it
   RopePairing rope_pairing = RopePairing::kHalves;
@@ -92,6 +103,7 @@ struct Family {
   int64_t experts_without_qk_norm = 0;  // models of so many experts have none
   // What attention gives is multiplied with the logistic of blk.N.attn_gate of what it read.
   bool gates_attention = false;
+  bool joins_query_gates = false;  // attn_q holds for each head its queries and then those gates
   bool has_sinks = false;  // blk.N.attn_sinks.weight, a score of each head that has no value
   Residual residual = Residual::kSequential;
 
@@ -106,6 +118,12 @@ struct Family {
   bool scales_expert_input = false;   // weights multiply what experts read, not what they write
   // blk.N.ffn_{gate_inp,gate_exps,up_exps,down_exps}.bias
   Presence expert_bias = Presence::kAbsent;
+
+  Recurrence recurrence = Recurrence::kNone;
+  AttentionLayers attention_layers = AttentionLayers::kAll;
+  bool is_one_block = false;     // a layer is attention, recurrence or feed-forward, not two
+  bool deals_key_heads = false;  // value head h has key head h mod groups, not h / (heads a group)
+  std::string_view output_norm = "output_norm";
 
   bool scales_embedding_by_width = false;  // by sqrt(d_model)
   StatedScales stated_scales = StatedScales::kNone;

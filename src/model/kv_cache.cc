@@ -58,7 +58,7 @@ std::vector<KvCache::Layer> KvCache::LayOut(const ModelConfig& config, const KvS
 }
 
 uint64_t KvCache::Bytes(const ModelConfig& config, const KvSize& size) {
-  return LayOut(config, size).back().offset;
+  return LayOut(config, size).back().offset + RecurrentState::Bytes(config);
 }
 
 uint64_t KvCache::BytesSeen(const ModelConfig& config, KvType type, int64_t length) {
@@ -69,7 +69,7 @@ uint64_t KvCache::BytesSeen(const ModelConfig& config, KvType type, int64_t leng
     bytes +=
         positions * heads.n_kv * (KvRowBytes(type, heads.size) + KvRowBytes(type, heads.v_size));
   }
-  return static_cast<uint64_t>(bytes);
+  return static_cast<uint64_t>(bytes) + RecurrentState::BytesOfOne(config);
 }
 
 Result<KvCache> KvCache::Create(const ModelConfig& config, const KvSize& size) {
@@ -83,24 +83,28 @@ Result<KvCache> KvCache::Create(const ModelConfig& config, const KvSize& size) {
   THAW_ASSIGN(
       cache.memory_,
       AlignedBuffer::Allocate(bytes, fmt::format("a KV cache of {} positions", size.n_positions)));
+  THAW_ASSIGN(cache.states_, RecurrentState::Create(config));
   return cache;
 }
 
 void KvCache::Extend(int64_t length) {
   THAW_CHECK(length >= length_ && length <= size_.n_positions);
+  states_.Extend(length_, length);
   length_ = length;
   longest_ = std::max(longest_, length);
 }
 
 int64_t KvCache::GoBack(int64_t length) {
   THAW_CHECK(length >= 0 && length <= length_);
+  length = states_.GoBack(length_, length);
   // A pass that failed may have stored a batch behind the longest.
   const int64_t stored = longest_ + size_.max_batch;
   const bool is_held = std::ranges::all_of(layers_, [&](const Layer& layer) {
     return layer.held == size_.n_positions || length == length_ ||
            FirstVisible(layer.window, length) + layer.held >= stored;
   });
-  length_ = is_held ? length : 0;
+  if (!is_held) length = states_.GoBack(length, 0);
+  length_ = length;
   if (length_ == 0) longest_ = 0;
   return length_;
 }

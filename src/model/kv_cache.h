@@ -1,5 +1,6 @@
 // The keys and values of one sequence, for every layer and position that will be seen again: layers
-// with a window hold the latest positions alone, in a ring.
+// with a window hold the latest positions alone, in a ring. The states of recurrent layers are kept
+// beside them (model/recurrent_state.h).
 //
 // One block of memory, taken at creation for the whole context; the system backs it as positions
 // are first written. The owner is the sequence; a forward pass over several sequences gets one of
@@ -14,6 +15,7 @@
 #include "base/result.h"
 #include "kernels/attention.h"
 #include "model/config.h"
+#include "model/recurrent_state.h"
 
 namespace thaw {
 
@@ -37,7 +39,7 @@ class KvCache {
   // Bytes that Create takes.
   static uint64_t Bytes(const ModelConfig& config, const KvSize& size);
 
-  // Bytes of the keys and values that the last of `length` positions sees.
+  // Bytes of the keys, values and states that the last of `length` positions sees.
   static uint64_t BytesSeen(const ModelConfig& config, KvType type, int64_t length);
 
   KvType type() const { return size_.type; }
@@ -48,13 +50,17 @@ class KvCache {
   int64_t length() const { return length_; }
   // The forward pass has stored positions up to `length`.
   void Extend(int64_t length);
-  // Goes back to `length` positions, or to none where what a token there sees is held no longer:
-  // windows reach back less far than the sequence went on. Returns how many are left.
+  // Goes back to `length` positions, or to fewer, perhaps none, where what a token there sees is
+  // held no longer: windows reach back less far than the sequence went on, and recurrent layers
+  // hold few states. Returns how many are left.
   int64_t GoBack(int64_t length);
 
   // Keeps a key [heads.size] and a value [heads.v_size] of one KV head of one layer.
   void Store(const KernelTable& kernels, int64_t layer, int64_t kv_head, int64_t position,
              const float* key, const float* value);
+
+  // Of the recurrent layers.
+  RecurrentState& states() { return states_; }
 
   // Of one KV head of one layer: keys in units, values in rows, as kernels/attention.h describes
   // them. Position p lies where p % Ring(layer) does; 0: where p does.
@@ -78,6 +84,7 @@ class KvCache {
   int64_t length_ = 0;
   int64_t longest_ = 0;  // that it has been since it was empty
   std::vector<Layer> layers_;
+  RecurrentState states_;
   AlignedBuffer memory_;  // layer by layer, [heads.n_kv] of keys, then values
 };
 

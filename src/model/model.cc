@@ -63,9 +63,16 @@ size_t MostTilesAtOnce(const ModelWeights& weights, const TileMap& map, int64_t 
     most = std::max({most, tiles({&layer.q, &layer.k, &layer.v, &layer.attention_gate}),
                      tiles({&layer.attention_output})});
     count_block(layer.ffn);
+    if (layer.recurrent) {
+      const RecurrentWeights& w = *layer.recurrent;
+      most = std::max({most, tiles({&w.mixed, &w.gate, &w.factors, &w.steps}), tiles({&w.rates}),
+                       tiles({&w.output})});
+    }
     if (!layer.experts) continue;
-    most = std::max(most, tiles({&layer.experts->router, &layer.experts->shared_gate}));
-    count_block(layer.experts->each);
+    const ExpertWeights& of = *layer.experts;
+    most = std::max({most, tiles({&of.router, &of.shared_gate}), tiles({&of.latent_down}),
+                     tiles({&of.latent_up})});
+    count_block(of.each);
   }
   return most;
 }
@@ -134,6 +141,9 @@ Result<void> Model::Forward(std::span<const BatchToken> batch, std::span<float> 
     THAW_CHECK(token.position < options_.max_context);
     THAW_CHECK(token.position < token.kv->length() + token.kv->max_batch());
   }
+  for (size_t i = 1; i < batch.size(); ++i) {
+    THAW_CHECK(batch[i].kv != batch[i - 1].kv || batch[i].position == batch[i - 1].position + 1);
+  }
   const Stopwatch total(times_.total);
   // Without logits the output matrix, whose tiles are the last, is not visited.
   const bool any_logits = std::ranges::any_of(batch, &BatchToken::wants_logits);
@@ -154,7 +164,10 @@ Result<void> Model::Forward(std::span<const BatchToken> batch, std::span<float> 
     THAW_TRY(RunLayer(layer, batch));
   }
   THAW_TRY(ComputeLogits(batch, logits));
-  for (const BatchToken& token : batch) token.kv->Extend(token.position + 1);
+  for (const TokenRun& run : sequences_) {
+    const BatchToken& last = batch[static_cast<size_t>(run.first + run.count - 1)];
+    last.kv->Extend(last.position + 1);
+  }
   return {};
 }
 
@@ -233,17 +246,26 @@ void Model::AddToStream(const std::vector<float>& bias, const std::optional<Norm
 
 Result<void> Model::RunLayer(int64_t index, std::span<const BatchToken> batch) {
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
+  const auto n_tokens = static_cast<int64_t>(batch.size());
   if (layer.experts && config_.family->routes_stream) {
-    const auto n_tokens = static_cast<int64_t>(batch.size());
     const Activations stream = ViewActivations(work_.x, n_tokens, config_.d_model, work_.quantized);
     ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(stream, i, i + 1); });
     THAW_TRY(Route(*layer.experts, stream));
   }
-  THAW_TRY(RunAttention(index, batch));
-  return RunFeedForward(layer, static_cast<int64_t>(batch.size()));
+  const LayerConfig& has = config_.layers[static_cast<size_t>(index)];
+  const bool attends = has.heads.n != 0;
+  if (has.recurs) THAW_TRY(RunRecurrence(index, batch));
+  if (attends) THAW_TRY(RunAttention(index, batch, has.recurs ? work_.beside : work_.projected));
+  if (has.recurs && attends) {
+    ForEachToken(n_tokens, [&](int64_t i) {
+      float* sum = work_.projected + i * config_.d_model;
+      kernels_.add(sum, work_.beside + i * config_.d_model, config_.d_model, sum);
+    });
+  }
+  return RunFeedForward(layer, n_tokens, has.recurs || attends);
 }
 
-Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batch) {
+Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batch, float* out) {
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
   const HeadShape& heads = config_.layers[static_cast<size_t>(index)].heads;
   const auto n_tokens = static_cast<int64_t>(batch.size());
@@ -253,7 +275,8 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
     ReadStream(layer.attention_norm, i);
     kernels_.quantize_activations(normed, i, i + 1);
   });
-  const Product products[] = {{&layer.q, &normed, work_.q},
+  const bool joins_gates = config_.family->joins_query_gates;
+  const Product products[] = {{&layer.q, &normed, joins_gates ? work_.attention_gate : work_.q},
                               {&layer.k, &normed, work_.k},
                               {&layer.v, &normed, work_.v},
                               {&layer.attention_gate, &normed, work_.attention_gate}};
@@ -264,6 +287,7 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
   const int64_t grain = n_tokens >= 2 * kKeyUnit * pool_.thread_count() ? kKeyUnit : 1;
   pool_.ParallelFor(n_tokens, grain, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
+      if (joins_gates) SplitQueryGates(heads, i);
       PrepareHeads(layer, index, batch[static_cast<size_t>(i)], i);
     }
   });
@@ -271,18 +295,30 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
   const Activations attended =
       ViewActivations(work_.attended, n_tokens, heads.out_width(), work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) {
-    if (is_gated) GateAttention(heads, i);
+    if (config_.gates_attention()) GateAttention(heads, i);
     kernels_.quantize_activations(attended, i, i + 1);
   });
-  const Product output[] = {{&layer.attention_output, &attended, work_.projected}};
+  const Product output[] = {{&layer.attention_output, &attended, out}};
   return Multiply(output);
 }
 
 void Model::GateAttention(const HeadShape& heads, int64_t i) {
   const int64_t width = heads.out_width();
   float* attended = work_.attended + i * width;
-  const float* gate = work_.attention_gate + i * width;
-  for (int64_t n = 0; n < width; ++n) attended[n] /= 1 + std::exp(-gate[n]);
+  // Queries stood beside gates that came with them.
+  const int64_t stride = config_.family->joins_query_gates ? 2 * heads.q_width() : width;
+  const float* gate = work_.attention_gate + i * stride;
+  kernels_.activate(Nonlinearity::kLogistic, gate, attended, width, attended);
+}
+
+void Model::SplitQueryGates(const HeadShape& heads, int64_t i) {
+  float* joined = work_.attention_gate + i * 2 * heads.q_width();
+  for (int64_t head = 0; head < heads.n; ++head) {
+    const float* both = joined + 2 * head * heads.size;
+    std::copy_n(both, heads.size, work_.q + i * heads.q_width() + head * heads.size);
+    // Towards the front, past what is read already.
+    std::copy_n(both + heads.size, heads.size, joined + head * heads.size);
+  }
 }
 
 void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchToken& token,
@@ -291,7 +327,7 @@ void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchTo
   const auto add_bias = [&](const LinearWeights& weights, float* y) {
     if (!weights.bias.empty()) kernels_.add(y, weights.bias.data(), weights.rows, y);
   };
-  float* q = work_.q + i * layer.q.rows;
+  float* q = work_.q + i * c.layers[static_cast<size_t>(index)].heads.q_width();
   float* k = work_.k + i * layer.k.rows;
   float* v = work_.v + i * layer.v.rows;
   add_bias(layer.q, q);
@@ -320,7 +356,7 @@ void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchTo
   if (c.temperature_scale != 0 && of_layer.has_temperature) {
     const int64_t position = token.position + c.temperature_offset;
     const auto intervals = static_cast<float>(position / c.temperature_interval);
-    Scale(std::span(q, static_cast<size_t>(layer.q.rows)),
+    Scale(std::span(q, static_cast<size_t>(heads.q_width())),
           1 + c.temperature_scale * std::log(1 + intervals));
   }
 
@@ -350,14 +386,15 @@ void Model::PlanRuns(std::span<const BatchToken> batch) {
   const int64_t most = AttentionTileTokens(config_.Most(
       [](const LayerConfig& layer) { return layer.heads.n == 0 ? 1 : layer.heads.group(); }));
   runs_.clear();
+  sequences_.clear();
   for (size_t i = 0; i < batch.size(); ++i) {
-    const bool goes_on = i > 0 && batch[i].kv == batch[i - 1].kv &&
-                         batch[i].position == batch[i - 1].position + 1 &&
-                         runs_.back().count < most;
-    if (goes_on) {
-      ++runs_.back().count;
-    } else {
-      runs_.push_back({static_cast<int64_t>(i), 1});
+    const bool goes_on = i > 0 && batch[i].kv == batch[i - 1].kv;
+    for (std::vector<TokenRun>* runs : {&sequences_, &runs_}) {
+      if (goes_on && (runs == &sequences_ || runs->back().count < most)) {
+        ++runs->back().count;
+      } else {
+        runs->push_back({static_cast<int64_t>(i), 1});
+      }
     }
   }
 }
@@ -430,12 +467,19 @@ void Model::AttendBySpans(int64_t index, std::span<const BatchToken> batch) {
   }
 }
 
-Result<void> Model::RunFeedForward(const LayerWeights& layer, int64_t n_tokens) {
+Result<void> Model::RunFeedForward(const LayerWeights& layer, int64_t n_tokens, bool has_mixed) {
   const ModelConfig& c = config_;
+  const auto add_mixed = [&](int64_t i) {
+    if (has_mixed) AddToStream(layer.attention_output.bias, layer.attention_after, i);
+  };
+  if (!layer.ffn.is_there() && !layer.experts) {
+    ForEachToken(n_tokens, add_mixed);
+    return {};
+  }
   const Activations normed = ViewActivations(work_.normed, n_tokens, c.d_model, work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) {
     if (c.is_parallel) ReadStream(layer.ffn_norm, i);
-    AddToStream(layer.attention_output.bias, layer.attention_after, i);
+    add_mixed(i);
     if (!c.is_parallel) ReadStream(layer.ffn_norm, i);
     kernels_.quantize_activations(normed, i, i + 1);
   });

@@ -63,10 +63,10 @@ class Model {
   const PassTimes& times() const { return times_; }
 
   // Runs 1 to max_batch tokens. The tokens of a sequence stand in order, at the positions right
-  // after the length of its KV cache, which grows by them. Writes the logits of those that want
-  // them, in their order, to `logits` [n_wanting, n_vocab]. kCancelled, with no KV cache longer
-  // than before, soon after `cancel` (may be null) became true; other errors come from reading
-  // weights.
+  // after the length of its KV cache, which grows by them, and next to each other. Writes the
+  // logits of those that want them, in their order, to `logits` [n_wanting, n_vocab]. kCancelled,
+  // with no KV cache longer than before, soon after `cancel` (may be null) became true; other
+  // errors come from reading weights.
   Result<void> Forward(std::span<const BatchToken> batch, std::span<float> logits,
                        const std::atomic<bool>* cancel);
 
@@ -107,8 +107,26 @@ class Model {
   void AddToStream(const std::vector<float>& bias, const std::optional<NormWeights>& norm,
                    int64_t i);
   Result<void> RunLayer(int64_t index, std::span<const BatchToken> batch);
-  Result<void> RunAttention(int64_t index, std::span<const BatchToken> batch);
-  Result<void> RunFeedForward(const LayerWeights& layer, int64_t n_tokens);
+  // The mixing of tokens: of the stream to `out` [batch, d_model], without the last bias.
+  Result<void> RunAttention(int64_t index, std::span<const BatchToken> batch, float* out);
+  // Adds what the mixing gave where there was one, then what the feed-forward block gives.
+  Result<void> RunFeedForward(const LayerWeights& layer, int64_t n_tokens, bool has_mixed);
+
+  // model_recurrent.cc. The recurrent block of a layer: of the stream to work_.projected.
+  Result<void> RunRecurrence(int64_t index, std::span<const BatchToken> batch);
+  // Puts what stands together for each key head into work_.mixed and work_.recurrent_gate.
+  void Deal(int64_t i);
+  // The convolution of work_.mixed over the latest tokens of its sequence, to work_.convolved.
+  void Convolve(int64_t index, std::span<const BatchToken> batch);
+  // The states of a kind: of work_.convolved and what the kind has beside it to work_.mixed.
+  Result<void> RunMamba(int64_t index, std::span<const BatchToken> batch);
+  void RunMamba2(int64_t index, std::span<const BatchToken> batch);
+  void RunDelta(int64_t index, std::span<const BatchToken> batch);
+  // Steps `parts` parts of the states of all sequences, token by token. `prepare` states the step
+  // of a part but for the state, and returns where the part begins in it.
+  void StepStates(
+      int64_t index, std::span<const BatchToken> batch, int64_t parts,
+      FunctionRef<int64_t(int64_t i, int64_t part, float* scratch, StateStep& step)> prepare);
   // The block that all tokens go through: from `normed` to work_.projected, without the last bias.
   Result<void> RunBlock(const FeedForwardWeights& ffn, const Activations& normed);
   // Takes note that gate or up has got rows [begin, end), and activates those that both have.
@@ -125,16 +143,18 @@ class Model {
   void PlanExpertRuns(int64_t n_tokens);
   // Tells the weight cache which tiles the layer's experts need, in the order of their visits.
   void ExpectExperts(const FeedForwardWeights& each);
-  // Experts of `runs`, whose pairs fit into the workspace together, added to work_.projected.
+  // Experts of `runs`, whose pairs fit into the workspace together, added to `sums`.
   struct ExpertRun {
     int32_t expert;
     int64_t first;  // pair
     int64_t count;
   };
   Result<void> RunWave(const FeedForwardWeights& each, std::span<const ExpertRun> runs,
-                       const Activations& normed);
+                       const Activations& read, float* sums);
   // Multiplies what attention gave a token with the logistic of its gates.
   void GateAttention(const HeadShape& heads, int64_t i);
+  // Takes queries and gates of a token apart, which stand together for each head.
+  void SplitQueryGates(const HeadShape& heads, int64_t i);
   // Bias, q/k norm and rope of one token; its key and value go to its KV cache.
   void PrepareHeads(const LayerWeights& layer, int64_t index, const BatchToken& token, int64_t i);
   // The norm of the queries or the keys of a token.
@@ -145,7 +165,7 @@ class Model {
     int64_t first;
     int64_t count;
   };
-  // Splits the batch into runs_ of at most AttentionTileTokens.
+  // Splits the batch into sequences_, and into runs_ of at most AttentionTileTokens.
   void PlanRuns(std::span<const BatchToken> batch);
   void AttendAll(int64_t index, std::span<const BatchToken> batch);
   // The same for few single tokens, with the spans of their positions spread over the threads.
@@ -174,7 +194,9 @@ class Model {
   const ModelOptions options_;
 
   Workspace work_;
-  std::vector<TokenRun> runs_;  // of the current pass
+  std::vector<TokenRun> sequences_;  // of the current pass
+  std::vector<TokenRun> runs_;       // likewise
+  std::vector<Product> recurrent_products_;
   // Of the current layer with experts; kept for their memory.
   std::vector<ExpertRun> expert_runs_;
   std::vector<std::span<const ExpertRun>> waves_;  // of them, those that run at a time

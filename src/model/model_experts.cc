@@ -26,9 +26,31 @@ Result<void> Model::RunExperts(const LayerWeights& layer, const Activations& nor
     const float share = 1 / (1 + std::exp(-work_.shared_gate[i]));
     Scale(std::span(out, static_cast<size_t>(d)), share);
   });
-  for (const std::span<const ExpertRun> runs : waves_) {
-    THAW_TRY(RunWave(experts.each, runs, normed));
+  if (experts.latent_down.rows == 0) {
+    for (const std::span<const ExpertRun> runs : waves_) {
+      THAW_TRY(RunWave(experts.each, runs, normed, work_.projected));
+    }
+    return {};
   }
+  const int64_t width = config_.experts.width;
+  const Product down[] = {{&experts.latent_down, &normed, work_.latent}};
+  THAW_TRY(Multiply(down));
+  const Activations latent = ViewActivations(work_.latent, n_tokens, width, work_.quantized);
+  ForEachToken(n_tokens, [&](int64_t i) {
+    kernels_.quantize_activations(latent, i, i + 1);
+    std::fill_n(work_.latent_sum + i * width, width, 0.0F);
+  });
+  for (const std::span<const ExpertRun> runs : waves_) {
+    THAW_TRY(RunWave(experts.each, runs, latent, work_.latent_sum));
+  }
+  const Activations sums = ViewActivations(work_.latent_sum, n_tokens, width, work_.quantized);
+  ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(sums, i, i + 1); });
+  const Product up[] = {{&experts.latent_up, &sums, work_.normed}};
+  THAW_TRY(Multiply(up));
+  ForEachToken(n_tokens, [&](int64_t i) {
+    float* out = work_.projected + i * d;
+    kernels_.add(out, work_.normed + i * d, d, out);
+  });
   return {};
 }
 
@@ -105,8 +127,8 @@ void Model::ExpectExperts(const FeedForwardWeights& each) {
 }
 
 Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const ExpertRun> runs,
-                            const Activations& normed) {
-  const int64_t d = config_.d_model;
+                            const Activations& read, float* sums) {
+  const int64_t d = read.k;
   const int64_t d_ff = config_.experts.d_ff;
   const int64_t first = runs.front().first;
   const int64_t count = runs.back().first + runs.back().count - first;
@@ -144,20 +166,20 @@ Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const Expe
     return std::ranges::find(choices, expert, &ExpertChoice::expert)->weight;
   };
   // All experts of a single token read the same row.
-  const bool shares_row = normed.n_tokens == 1 && !scales_input;
+  const bool shares_row = read.n_tokens == 1 && !scales_input;
   const Activations gathered = ViewActivations(work_.pair_rows, count, d, work_.quantized_hidden);
   if (!shares_row) {
     for_each_pair([&](const ExpertRun& run, int64_t pair) {
       const int64_t token = work_.token_of_pair[first + pair];
       float* row = work_.pair_rows + pair * d;
-      std::copy_n(work_.normed + token * d, d, row);
+      std::copy_n(read.values + token * d, d, row);
       if (scales_input) Scale(std::span(row, static_cast<size_t>(d)), weight_of(run.expert, token));
       kernels_.quantize_activations(gathered, pair, pair + 1);
     });
   }
   run_activations_.clear();
   for (const ExpertRun& run : runs) {
-    run_activations_.push_back(shares_row ? normed
+    run_activations_.push_back(shares_row ? read
                                           : TokensOf(gathered, run.first - first, run.count));
   }
   THAW_TRY(multiply({{&each.gate, work_.pair_gate}, {&each.up, work_.pair_up}}));
@@ -176,8 +198,8 @@ Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const Expe
   }
   THAW_TRY(multiply({{&each.down, work_.pair_rows}}));
 
-  ForEachToken(normed.n_tokens, [&](int64_t i) {
-    float* sum = work_.projected + i * d;
+  ForEachToken(read.n_tokens, [&](int64_t i) {
+    float* sum = sums + i * d;
     for (int64_t n = i * n_used; n < (i + 1) * n_used; ++n) {
       const int64_t pair = work_.pair_of_choice[n] - first;
       if (pair < 0 || pair >= count) continue;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -53,7 +54,8 @@ class TensorFinder {
     const NormKind kind = model_.config.family->norm;
     NormWeights norm;
     if (kind == NormKind::kUnweightedLayer) return norm;
-    THAW_ASSIGN(norm.weight, Vector(stem + ".weight", d, kRequired));
+    const bool is_short = !Has(stem + ".weight") && Has(stem);
+    THAW_ASSIGN(norm.weight, Vector(is_short ? stem : stem + ".weight", d, kRequired));
     if (kind == NormKind::kBiasedLayer || kind == NormKind::kBiasedRms) {
       THAW_ASSIGN(norm.bias, Vector(stem + ".bias", d, kRequired));
     }
@@ -220,18 +222,25 @@ class LayerDescriber {
   Result<LayerWeights> Describe() {
     LayerWeights layer;
     find_.EnterGroup(index_, WeightGroup::kAttention);
-    if (family_.norms_before) {
+    const bool mixes = of_layer_.recurs || heads_.n != 0;
+    if (family_.norms_before && mixes) {
       const bool has_second =
           family_.has_second_attention_norm && find_.Has(Name("attn_norm_2.weight"));
       THAW_ASSIGN(layer.attention_norm, Norm(has_second ? "attn_norm_2" : "attn_norm"));
     }
-    THAW_TRY(DescribeHeads(layer));
-    THAW_ASSIGN(layer.attention_output,
-                find_.Linear(Name("attn_output"), config_.d_model, heads_.out_width(),
-                             family_.attention_output_bias));
-    if (family_.norms_after) {
+    if (of_layer_.recurs) {
+      THAW_ASSIGN(layer.recurrent, DescribeRecurrence());
+    }
+    if (heads_.n != 0) {
+      THAW_TRY(DescribeHeads(layer));
+      THAW_ASSIGN(layer.attention_output,
+                  find_.Linear(Name("attn_output"), config_.d_model, heads_.out_width(),
+                               family_.attention_output_bias));
+    }
+    if (family_.norms_after && mixes) {
       THAW_ASSIGN(layer.attention_after, Norm(family_.attention_after_norm));
     }
+    if (!of_layer_.has_block()) return layer;
     find_.EnterGroup(index_, WeightGroup::kFeedForward);
     THAW_TRY(DescribeFeedForward(layer));
     return layer;
@@ -245,7 +254,7 @@ class LayerDescriber {
   // Queries, keys and values: of three tensors, or of one that holds the rows of all.
   Result<void> DescribeHeads(LayerWeights& layer) {
     const int64_t d = config_.d_model;
-    const int64_t q_size = heads_.q_width();
+    const int64_t q_size = heads_.q_width() * (family_.joins_query_gates ? 2 : 1);
     const int64_t k_size = heads_.k_width();
     const int64_t v_size = heads_.v_width();
     const Presence bias = family_.qkv_bias;
@@ -293,7 +302,7 @@ class LayerDescriber {
   Result<void> DescribeFeedForward(LayerWeights& layer) {
     if (family_.norms_before) {
       // Where the blocks are parallel and have one norm, it is that of attention.
-      const std::string_view own = family_.ffn_norm;
+      const std::string_view own = family_.is_one_block ? "attn_norm" : family_.ffn_norm;
       const bool has_own = !config_.is_parallel || find_.Has(Name(fmt::format("{}.weight", own)));
       THAW_ASSIGN(layer.ffn_norm, Norm(has_own ? own : "attn_norm"));
     }
@@ -343,17 +352,123 @@ class LayerDescriber {
       }
       THAW_ASSIGN(layer.ffn, Dense("_shexp", config_.experts.shared_d_ff));
     }
+    const int64_t width = config_.experts.width;
+    if (width != d) {
+      THAW_ASSIGN(experts.latent_down, find_.Linear(Name("ffn_latent_down"), width, d, kAbsent));
+    }
     find_.EnterGroup(index_, WeightGroup::kExperts);
     FeedForwardWeights& each = experts.each;
     if (family_.is_gated) {
-      THAW_ASSIGN(each.gate, find_.Experts(Name("ffn_gate_exps"), d_ff, d, bias));
-      THAW_ASSIGN(each.up, find_.Experts(Name("ffn_up_exps"), d_ff, d, bias));
+      THAW_ASSIGN(each.gate, find_.Experts(Name("ffn_gate_exps"), d_ff, width, bias));
+      THAW_ASSIGN(each.up, find_.Experts(Name("ffn_up_exps"), d_ff, width, bias));
     } else {
-      THAW_ASSIGN(each.gate, find_.Experts(Name("ffn_up_exps"), d_ff, d, bias));
+      THAW_ASSIGN(each.gate, find_.Experts(Name("ffn_up_exps"), d_ff, width, bias));
     }
-    THAW_ASSIGN(each.down, find_.Experts(Name("ffn_down_exps"), d, d_ff, bias));
+    THAW_ASSIGN(each.down, find_.Experts(Name("ffn_down_exps"), width, d_ff, bias));
+    if (width != d) {
+      find_.EnterGroup(index_, WeightGroup::kFeedForward);
+      THAW_ASSIGN(experts.latent_up, find_.Linear(Name("ffn_latent_up"), d, width, kAbsent));
+    }
     layer.experts = std::move(experts);
     return {};
+  }
+
+  // The recurrent block of the layer.
+  Result<RecurrentWeights> DescribeRecurrence() {
+    const RecurrenceConfig& of = config_.recurrence;
+    const Recurrence kind = family_.recurrence;
+    const bool is_short = kind == Recurrence::kShortConvolution;
+    RecurrentWeights w;
+    if (is_short) THAW_TRY(DescribeShortConvolution(w));
+    if (kind == Recurrence::kMamba) THAW_TRY(DescribeMamba(w));
+    if (kind == Recurrence::kMamba2) THAW_TRY(DescribeMamba2(w));
+    if (kind == Recurrence::kDelta) THAW_TRY(DescribeDelta(w));
+    const std::string convolution = Name(is_short ? "shortconv.conv" : "ssm_conv1d");
+    // Channel by channel in the file, tap by tap here.
+    THAW_ASSIGN(w.convolution,
+                find_.Floats(convolution + ".weight", {of.taps, of.convolved, 1, 1}, kRequired));
+    w.convolution = Transposed(w.convolution, of.convolved);
+    THAW_ASSIGN(w.convolution_bias, find_.Vector(convolution + ".bias", of.convolved, kOptional));
+    THAW_ASSIGN(w.output, find_.Linear(Name(is_short ? "shortconv.out_proj" : "ssm_out"),
+                                       config_.d_model, of.inner, kAbsent));
+    return w;
+  }
+
+  Result<void> DescribeShortConvolution(RecurrentWeights& w) {
+    const int64_t d = config_.d_model;
+    return find_.Joined(Name("shortconv.in_proj"), d, kAbsent,
+                        {{&w.factors, d}, {&w.gate, d}, {&w.mixed, d}});
+  }
+
+  Result<void> DescribeMamba(RecurrentWeights& w) {
+    const RecurrenceConfig& of = config_.recurrence;
+    THAW_TRY(find_.Joined(Name("ssm_in"), config_.d_model, kAbsent,
+                          {{&w.mixed, of.inner}, {&w.gate, of.inner}}));
+    THAW_ASSIGN(w.steps, find_.Linear(Name("ssm_x"), of.rank + 2 * of.keys, of.inner, kAbsent));
+    THAW_ASSIGN(w.rates, find_.Linear(Name("ssm_dt"), of.inner, of.rank, kAbsent));
+    THAW_ASSIGN(w.step_bias, find_.Vector(Name("ssm_dt.bias"), of.inner, kRequired));
+    THAW_ASSIGN(w.a, find_.Floats(Name("ssm_a"), {of.keys, of.inner, 1, 1}, kRequired));
+    w.a = Transposed(w.a, of.inner);
+    THAW_ASSIGN(w.d, find_.Vector(Name("ssm_d"), of.inner, kRequired));
+    THAW_ASSIGN(w.step_norm, StepNorm("ssm_dt_norm.weight", of.rank));
+    THAW_ASSIGN(w.b_norm, StepNorm("ssm_b_norm.weight", of.keys));
+    THAW_ASSIGN(w.c_norm, StepNorm("ssm_c_norm.weight", of.keys));
+    return {};
+  }
+
+  Result<void> DescribeMamba2(RecurrentWeights& w) {
+    const RecurrenceConfig& of = config_.recurrence;
+    THAW_TRY(find_.Joined(Name("ssm_in"), config_.d_model, kAbsent,
+                          {{&w.gate, of.inner}, {&w.mixed, of.convolved}, {&w.steps, of.heads}}));
+    THAW_ASSIGN(w.step_bias, find_.Vector(Name("ssm_dt.bias"), of.heads, kRequired));
+    THAW_ASSIGN(w.a, find_.Floats(Name("ssm_a"), {1, of.heads, 1, 1}, kRequired));
+    THAW_ASSIGN(w.d, find_.Floats(Name("ssm_d"), {1, of.heads, 1, 1}, kRequired));
+    THAW_ASSIGN(w.norm, find_.Floats(Name("ssm_norm.weight"),
+                                     {of.inner / of.groups, of.groups, 1, 1}, kOptional));
+    return {};
+  }
+
+  Result<void> DescribeDelta(RecurrentWeights& w) {
+    const int64_t d = config_.d_model;
+    const RecurrenceConfig& of = config_.recurrence;
+    if (of.is_interleaved) {
+      THAW_ASSIGN(w.mixed, find_.Linear(Name("ssm_in"), of.convolved + of.inner, d, kAbsent));
+    } else {
+      THAW_ASSIGN(w.mixed, find_.Linear(Name("attn_qkv"), of.convolved, d, kAbsent));
+      THAW_ASSIGN(w.gate, find_.Linear(Name("attn_gate"), of.inner, d, kAbsent));
+    }
+    if (find_.Has(Name("ssm_ba.weight"))) {
+      THAW_ASSIGN(w.steps, find_.Linear(Name("ssm_ba"), 2 * of.heads, d, kAbsent));
+    } else {
+      THAW_ASSIGN(w.steps, find_.Linear(Name("ssm_alpha"), of.heads, d, kAbsent));
+      THAW_ASSIGN(w.factors, find_.Linear(Name("ssm_beta"), of.heads, d, kAbsent));
+    }
+    THAW_ASSIGN(w.step_bias, find_.Vector(Name("ssm_dt.bias"), of.heads, kRequired));
+    THAW_ASSIGN(w.a, find_.Vector(Name("ssm_a"), of.heads, kRequired));
+    THAW_ASSIGN(w.norm, find_.Vector(Name("ssm_norm.weight"), of.values(), kRequired));
+    // x / |x| is the norm of the mean square by the root of the length; scores are scaled like
+    // those of attention.
+    const float root = std::sqrt(static_cast<float>(of.keys));
+    w.key_norm.assign(static_cast<size_t>(of.keys), 1 / root);
+    w.query_norm.assign(static_cast<size_t>(of.keys), 1 / static_cast<float>(of.keys));
+    return {};
+  }
+
+  // The norm of a part of Mamba's time steps: of the file, without weights, or none.
+  Result<std::vector<float>> StepNorm(std::string_view part, int64_t size) {
+    if (!config_.recurrence.norms_steps) return find_.Vector(Name(part), size, kOptional);
+    return std::vector<float>(static_cast<size_t>(size), 1.0F);
+  }
+
+  // [rows, n] of a matrix [n, rows].
+  static std::vector<float> Transposed(const std::vector<float>& matrix, int64_t n) {
+    const auto columns = static_cast<size_t>(n);
+    const size_t rows = matrix.size() / columns;
+    std::vector<float> transposed(matrix.size());
+    for (size_t i = 0; i < matrix.size(); ++i) {
+      transposed[i % rows * columns + i / rows] = matrix[i];
+    }
+    return transposed;
   }
 
   TensorFinder& find_;
@@ -394,7 +509,7 @@ Result<ModelDescription> DescribeModel(const GgufFile& file) {
     THAW_ASSIGN(LayerWeights layer, LayerDescriber(find, config, i).Describe());
     model.weights.layers.push_back(std::move(layer));
   }
-  THAW_ASSIGN(model.weights.output_norm, find.Norm("output_norm"));
+  THAW_ASSIGN(model.weights.output_norm, find.Norm(std::string(config.family->output_norm)));
   find.EnterGroup(config.n_layers, WeightGroup::kOutput);
   if (config.family->positions == Positions::kLearned) {
     THAW_ASSIGN(model.weights.position_embedding,

@@ -43,13 +43,39 @@ struct FeedForwardWeights {
 struct ExpertWeights {
   LinearWeights router;            // [n, d_model]
   std::vector<float> choice_bias;  // [n], or empty: of the choice alone
+  LinearWeights latent_down;  // [width, d_model], what experts read; no row: they read the stream
   FeedForwardWeights each;
+  LinearWeights latent_up;    // [d_model, width]
   LinearWeights shared_gate;  // [1, d_model], or no row: the shared block is times sigmoid(w x)
+};
+
+// A recurrent block, of the family's kind (Recurrence). What a kind has not has no rows or is
+// empty.
+struct RecurrentWeights {
+  LinearWeights mixed;  // [convolved, d_model], what goes through the convolution; or, interleaved,
+                        // [convolved + inner, d_model]: the gates too
+  LinearWeights gate;   // [inner, d_model], of what the block gives
+  LinearWeights factors;  // [heads, d_model], beta of the delta rule; [d_model, d_model], what the
+                          // inputs of a short convolution are multiplied with
+  // [heads, d_model], time steps; [2 heads, d_model], key head by key head its betas and time
+  // steps; of Mamba [rank + 2 keys, inner]
+  LinearWeights steps;
+  LinearWeights rates;                  // Mamba: [inner, rank], time steps of channels
+  std::vector<float> convolution;       // [taps, convolved]
+  std::vector<float> convolution_bias;  // [convolved]
+  std::vector<float> step_bias;         // [heads], of Mamba [inner]
+  std::vector<float> a;     // [heads], of Mamba [keys, inner]: the rates of fading, negative
+  std::vector<float> d;     // [heads], of Mamba [inner]: the share of the input
+  std::vector<float> norm;  // delta rule: [values], of each head; Mamba-2: [inner], of each group
+  std::vector<float> query_norm, key_norm;       // delta rule: [keys], constant: unit length
+  std::vector<float> step_norm, b_norm, c_norm;  // Mamba: [rank], [keys], [keys]
+  LinearWeights output;                          // [d_model, inner]
 };
 
 struct LayerWeights {
   std::optional<NormWeights> attention_norm;  // none: blocks read the stream as it is
-  LinearWeights q, k, v, attention_output;
+  std::optional<RecurrentWeights> recurrent;
+  LinearWeights q, k, v, attention_output;     // q has twice the rows where it holds the gates too
   std::vector<float> q_norm, k_norm;           // as the family's QkNorm has them, or empty
   std::vector<float> sinks;                    // [heads.n], or empty
   LinearWeights attention_gate;                // [heads.out_width(), d_model], or no row

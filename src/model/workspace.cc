@@ -18,7 +18,8 @@ int64_t MostOutWidth(const ModelConfig& c) {
 }
 
 int64_t MaxColumns(const ModelConfig& c) {
-  return std::max({c.d_model, c.widest_block(), c.experts.d_ff, MostOutWidth(c)});
+  return std::max({c.d_model, c.widest_block(), c.experts.d_ff, MostOutWidth(c), c.recurrence.inner,
+                   c.recurrence.rank, c.experts.width});
 }
 
 // Hands the parts of a block out one after the other. Without a block it only counts, so that the
@@ -47,9 +48,29 @@ void AddExperts(const ModelConfig& c, int64_t batch, Layout& layout, Workspace& 
   layout.Add(w.choices, batch * c.experts.n_used);
   layout.Add(w.pair_of_choice, batch * c.experts.n_used);
   layout.Add(w.token_of_pair, batch * c.experts.n_used);
-  layout.Add(w.pair_rows, pairs * c.d_model);
+  layout.Add(w.pair_rows, pairs * c.experts.width);
   layout.Add(w.pair_gate, pairs * c.experts.d_ff);
   layout.Add(w.pair_up, c.family->is_gated ? pairs * c.experts.d_ff : 0);
+  if (c.experts.width == c.d_model) return;
+  layout.Add(w.latent, batch * c.experts.width);
+  layout.Add(w.latent_sum, batch * c.experts.width);
+}
+
+void AddRecurrence(const ModelConfig& c, int64_t batch, int threads, Layout& layout, Workspace& w) {
+  const RecurrenceConfig& of = c.recurrence;
+  const bool is_mamba = c.family->recurrence == Recurrence::kMamba;
+  layout.Add(w.interleaved, of.is_interleaved ? batch * (of.convolved + of.inner) : 0);
+  layout.Add(w.mixed, batch * of.convolved);
+  layout.Add(w.convolved, batch * of.convolved);
+  layout.Add(w.recurrent_gate, batch * of.inner);
+  layout.Add(w.steps, batch * (is_mamba ? of.rank + 2 * of.keys : 2 * of.heads));
+  layout.Add(w.factors, batch * std::max({of.heads, of.rank, of.heads == 0 ? of.inner : 0}));
+  layout.Add(w.rates, batch * (is_mamba ? of.inner : of.heads));
+  // Of Mamba factors and values of columns; elsewhere decay, probe, correction and values of a
+  // head.
+  w.step_scratch_stride =
+      is_mamba ? (of.keys + 1) * kSteppedColumns : (3 * of.keys + of.values() + 15) / 16 * 16;
+  layout.Add(w.step_scratch, threads * w.step_scratch_stride);
 }
 
 size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block, Workspace& w) {
@@ -64,8 +85,10 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
   // a block, so the largest of the three counts.
   const int64_t pairs = ExpertPairs(c, batch);
   const int64_t hidden = ActivationBytes(batch, c.widest_block());
-  const int64_t beside =
-      std::max(ActivationBytes(batch, c.d_model), ActivationBytes(batch, out_width));
+  const int64_t beside = std::max(
+      {ActivationBytes(batch, c.d_model), ActivationBytes(batch, out_width),
+       ActivationBytes(batch, c.recurrence.inner), ActivationBytes(batch, c.recurrence.rank),
+       ActivationBytes(batch, c.experts.width)});
   w.matmul_scratch_stride = AlignUp(MatMulScratchBytes(MaxColumns(c)));
   w.attention_scratch_stride = AlignUp(most([](const HeadShape& heads) {
     return AttentionScratchBytes(heads.group(), heads.size, heads.v_size);
@@ -81,10 +104,14 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
   layout.Add(w.k, batch * most(&HeadShape::k_width));
   layout.Add(w.v, batch * most(&HeadShape::v_width));
   layout.Add(w.attended, batch * out_width);
-  layout.Add(w.attention_gate, c.family->gates_attention ? batch * out_width : 0);
+  const int64_t gate_width =
+      c.family->joins_query_gates ? 2 * most(&HeadShape::q_width) : out_width;
+  layout.Add(w.attention_gate, c.gates_attention() ? batch * gate_width : 0);
   layout.Add(w.gate, batch * c.widest_block());
   layout.Add(w.up, c.family->is_gated ? batch * c.widest_block() : 0);
   layout.Add(w.projected, batch * c.d_model);
+  const bool has_both = c.family->attention_layers == AttentionLayers::kAll;
+  layout.Add(w.beside, has_both && c.recurrence.taps != 0 ? batch * c.d_model : 0);
   layout.Add(w.cos_sin, std::ssize(c.ropes) * batch * c.most_rope_dim());
   layout.Add(w.attention_scratch, size.threads * static_cast<int64_t>(w.attention_scratch_stride));
   layout.Add(w.attention_states, MostSplitHeads(size.threads) * w.attention_states_stride);
@@ -94,10 +121,11 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
   } else {
     // What experts read stays beside what they and the block beside them make of it.
     layout.Add(w.quantized, beside);
-    layout.Add(w.quantized_hidden, std::max({hidden, ActivationBytes(pairs, c.d_model),
+    layout.Add(w.quantized_hidden, std::max({hidden, ActivationBytes(pairs, c.experts.width),
                                              ActivationBytes(pairs, c.experts.d_ff)}));
     AddExperts(c, batch, layout, w);
   }
+  if (c.recurrence.taps != 0) AddRecurrence(c, batch, size.threads, layout, w);
   layout.Add(w.matmul_scratch, size.threads * static_cast<int64_t>(w.matmul_scratch_stride));
   layout.Add(w.row, size.embedding_row_bytes);
   return layout.bytes();

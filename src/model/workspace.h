@@ -27,17 +27,18 @@ constexpr int64_t MostSplitHeads(int threads) { return int64_t{4} * threads; }
 
 // Sizes of a layer (HeadShape) are those of the largest; each layer uses as much as it has.
 struct Workspace {
-  float* x = nullptr;                      // [batch, d_model], the residual stream
-  float* normed = nullptr;                 // [batch, d_model]
-  float* q = nullptr;                      // [batch, q_width]
-  float* k = nullptr;                      // [batch, k_width]
-  float* v = nullptr;                      // [batch, v_width]
-  float* attended = nullptr;               // [batch, out_width]
-  float* attention_gate = nullptr;         // [batch, out_width], of families that gate it
-  float* gate = nullptr;                   // [batch, widest_block]
-  float* up = nullptr;                     // [batch, widest_block], of gated families
-  float* projected = nullptr;              // [batch, d_model], what a block adds to the stream
-  float* cos_sin = nullptr;                // [ropes, batch, most_rope_dim]
+  float* x = nullptr;               // [batch, d_model], the residual stream
+  float* normed = nullptr;          // [batch, d_model]
+  float* q = nullptr;               // [batch, q_width]
+  float* k = nullptr;               // [batch, k_width]
+  float* v = nullptr;               // [batch, v_width]
+  float* attended = nullptr;        // [batch, out_width]
+  float* attention_gate = nullptr;  // [batch, out_width], of families that gate it
+  float* gate = nullptr;            // [batch, widest_block]
+  float* up = nullptr;              // [batch, widest_block], of gated families
+  float* projected = nullptr;       // [batch, d_model], what a block adds to the stream
+  float* beside = nullptr;          // [batch, d_model], of attention beside a recurrent block
+  float* cos_sin = nullptr;         // [ropes, batch, most_rope_dim]
   std::byte* attention_scratch = nullptr;  // [threads, attention_scratch_stride]
   float* attention_states = nullptr;       // [MostSplitHeads(threads)] of [spans, group] of states
   std::byte* quantized = nullptr;          // activations of the batch as int8
@@ -60,8 +61,25 @@ struct Workspace {
   float* pair_gate = nullptr;         // [pairs, experts.d_ff]
   float* pair_up = nullptr;           // [pairs, experts.d_ff]
 
+  float* latent = nullptr;      // [batch, experts.width], where that is not d_model
+  float* latent_sum = nullptr;  // [batch, experts.width]
+
+  // Of models with recurrent layers.
+  float* interleaved = nullptr;     // [batch, convolved + inner], where they are
+  float* mixed = nullptr;           // [batch, convolved], then [batch, inner], what heads give
+  float* convolved = nullptr;       // [batch, convolved]
+  float* recurrent_gate = nullptr;  // [batch, inner]
+  float* steps = nullptr;           // [batch, rows of RecurrentWeights::steps]
+  float* factors = nullptr;         // [batch, the most of heads, rank and, without a state, inner]
+  float* rates = nullptr;           // [batch, heads], of Mamba [batch, inner]
+  float* step_scratch = nullptr;    // [threads, step_scratch_stride]
+  int64_t step_scratch_stride = 0;  // floats
+
   AlignedBuffer memory;  // what all of them point into
 };
+
+// Channels of Mamba that a thread steps at a time: their factors of fading lie in its scratch.
+inline constexpr int64_t kSteppedColumns = 256;
 
 // Enough for all tokens of one expert, and for all experts of one token.
 int64_t ExpertPairs(const ModelConfig& config, int64_t max_batch);

@@ -70,6 +70,10 @@ float32x4_t Apply(float32x4_t x) {
     const float32x4_t cube = vmulq_f32(vmulq_f32(x, x), x);
     const float32x4_t u = vfmaq_f32(x, vdupq_n_f32(0.044715f), cube);
     return TimesLogistic(x, vmulq_n_f32(u, 0x1.988454p+0f));  // 2 sqrt(2 / pi)
+  } else if constexpr (f == Nonlinearity::kLogistic) {
+    return TimesLogistic(vdupq_n_f32(1.0f), x);
+  } else if constexpr (f == Nonlinearity::kExp) {
+    return Exp(x);
   } else if constexpr (f == Nonlinearity::kClampedSwish) {
     const float32x4_t bounded = vminq_f32(vdupq_n_f32(kSwishBound), x);
     return TimesLogistic(bounded, vmulq_n_f32(bounded, kSwishSlope));
@@ -170,6 +174,59 @@ void RopeHalves(float* x, const float* cosines, const float* sines, int64_t pair
   StoreFirst(y + pair, turned.val[1], rest);
 }
 
+// `n` columns of a state, the first at `first`: whole vectors, or the rest of one alone.
+template <int kVectors, bool kHasProbe, bool kFadesEach>
+void StepColumns(const StateStep& s, int64_t first, int64_t n) {
+  const auto load = [&](const float* from) { return n < 4 ? LoadFirst(from, n) : vld1q_f32(from); };
+  const auto store = [&](float* to, float32x4_t v) {
+    if (n < 4) {
+      StoreFirst(to, v, n);
+    } else {
+      vst1q_f32(to, v);
+    }
+  };
+  float32x4_t probed[kVectors];
+  float32x4_t read[kVectors];
+  float32x4_t value[kVectors];
+  for (int i = 0; i < kVectors; ++i) {
+    probed[i] = vdupq_n_f32(0);
+    read[i] = vdupq_n_f32(0);
+    value[i] = load(s.value + first + 4 * i);
+  }
+  if constexpr (kHasProbe) {
+    for (int64_t k = 0; k < s.keys; ++k) {
+      const float* before = s.before + k * s.stride + first;
+      for (int i = 0; i < kVectors; ++i) {
+        probed[i] = vfmaq_n_f32(probed[i], load(before + 4 * i), s.probe[k]);
+      }
+    }
+  }
+  for (int64_t k = 0; k < s.keys; ++k) {
+    const float* before = s.before + k * s.stride + first;
+    float* after = s.after + k * s.stride + first;
+    for (int i = 0; i < kVectors; ++i) {
+      const float32x4_t decay =
+          kFadesEach ? load(s.decay + k * s.decay_stride + first + 4 * i) : vdupq_n_f32(s.decay[k]);
+      float32x4_t x = vfmaq_f32(vmulq_n_f32(value[i], s.key[k]), decay, load(before + 4 * i));
+      if (kHasProbe) x = vfmaq_n_f32(x, probed[i], s.correction[k]);
+      store(after + 4 * i, x);
+      read[i] = vfmaq_n_f32(read[i], x, s.query[k]);
+    }
+  }
+  for (int i = 0; i < kVectors; ++i) store(s.out + first + 4 * i, read[i]);
+}
+
+template <bool kHasProbe, bool kFadesEach>
+void StepBy(const StateStep& s) {
+  int64_t first = 0;
+  for (; first + 16 <= s.values; first += 16) {
+    StepColumns<4, kHasProbe, kFadesEach>(s, first, 16);
+  }
+  for (; first < s.values; first += 4) {
+    StepColumns<1, kHasProbe, kFadesEach>(s, first, s.values - first);
+  }
+}
+
 }  // namespace
 
 void QuantizeActivations(const Activations& activations, int64_t token_begin, int64_t token_end) {
@@ -220,6 +277,10 @@ void Activate(Nonlinearity f, const float* gate, const float* up, int64_t n, flo
       return ActivateBy<Nonlinearity::kRelu>(gate, up, n, out);
     case Nonlinearity::kClampedSwish:
       return ActivateBy<Nonlinearity::kClampedSwish>(gate, up, n, out);
+    case Nonlinearity::kLogistic:
+      return ActivateBy<Nonlinearity::kLogistic>(gate, up, n, out);
+    case Nonlinearity::kExp:
+      return ActivateBy<Nonlinearity::kExp>(gate, up, n, out);
   }
 }
 
@@ -253,6 +314,12 @@ void Rope(float* heads, int64_t n_heads, int64_t head_stride, const float* cos_s
       RopeHalves(x, cos_sin, cos_sin + pairs, pairs);
     }
   }
+}
+
+void StepState(const StateStep& s) {
+  const bool fades_each = s.decay_stride != 0;
+  if (s.probe != nullptr) return fades_each ? StepBy<true, true>(s) : StepBy<true, false>(s);
+  return fades_each ? StepBy<false, true>(s) : StepBy<false, false>(s);
 }
 
 }  // namespace thaw::neon

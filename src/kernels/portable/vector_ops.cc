@@ -16,6 +16,10 @@ float Apply(Nonlinearity f, float x) {
       return x < 0 ? 0 : x * x;
     case Nonlinearity::kRelu:
       return x < 0 ? 0 : x;
+    case Nonlinearity::kLogistic:
+      return 1 / (1.0f + std::exp(-x));
+    case Nonlinearity::kExp:
+      return std::exp(x);
     case Nonlinearity::kClampedSwish:
       break;
   }

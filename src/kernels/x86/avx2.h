@@ -13,6 +13,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/panel_matmul.h"
+#include "kernels/recurrence.h"
 #include "kernels/rope.h"
 
 namespace thaw::avx2 {
@@ -35,6 +36,7 @@ void SoftCap(float* x, int64_t n, float cap);
 void Add(const float* a, const float* b, int64_t n, float* out);
 void Rope(float* heads, int64_t n_heads, int64_t head_stride, const float* cos_sin,
           int64_t rope_dim, RopePairing pairing);
+void StepState(const StateStep& step);
 
 void StoreKv(const float* x, int64_t n, KvType type, std::byte* out);
 void AttendSpan(const AttentionArguments& arguments, int64_t span, float* states,

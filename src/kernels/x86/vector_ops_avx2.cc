@@ -71,6 +71,10 @@ template <Nonlinearity f>
 __m256 Apply(__m256 x) {
   if constexpr (f == Nonlinearity::kSilu) {
     return TimesLogistic(x, x);
+  } else if constexpr (f == Nonlinearity::kLogistic) {
+    return TimesLogistic(_mm256_set1_ps(1.0f), x);
+  } else if constexpr (f == Nonlinearity::kExp) {
+    return Exp(x);
   } else if constexpr (f == Nonlinearity::kGelu) {
     const __m256 cube = _mm256_mul_ps(_mm256_mul_ps(x, x), x);
     const __m256 u = _mm256_fmadd_ps(_mm256_set1_ps(0.044715f), cube, x);
@@ -173,6 +177,62 @@ void RopeHalves(float* x, const float* cosines, const float* sines, int64_t pair
   }
 }
 
+// `kVectors` vectors of columns of a state, the first at `first`; of a single one lanes beyond the
+// values are not touched.
+template <int kVectors, bool kHasProbe, bool kFadesEach>
+void StepColumns(const StateStep& s, int64_t first) {
+  const __m256i mask = FirstLanes(s.values - first);
+  const auto load = [&](const float* from) {
+    return kVectors == 1 ? _mm256_maskload_ps(from, mask) : _mm256_loadu_ps(from);
+  };
+  const auto store = [&](float* to, __m256 v) {
+    if (kVectors == 1) {
+      _mm256_maskstore_ps(to, mask, v);
+    } else {
+      _mm256_storeu_ps(to, v);
+    }
+  };
+  __m256 probed[kVectors];
+  __m256 read[kVectors];
+  __m256 value[kVectors];
+  for (int i = 0; i < kVectors; ++i) {
+    probed[i] = _mm256_setzero_ps();
+    read[i] = _mm256_setzero_ps();
+    value[i] = load(s.value + first + 8 * i);
+  }
+  if constexpr (kHasProbe) {
+    for (int64_t k = 0; k < s.keys; ++k) {
+      const __m256 factor = _mm256_set1_ps(s.probe[k]);
+      const float* before = s.before + k * s.stride + first;
+      for (int i = 0; i < kVectors; ++i) {
+        probed[i] = _mm256_fmadd_ps(factor, load(before + 8 * i), probed[i]);
+      }
+    }
+  }
+  for (int64_t k = 0; k < s.keys; ++k) {
+    const float* before = s.before + k * s.stride + first;
+    float* after = s.after + k * s.stride + first;
+    const __m256 key = _mm256_set1_ps(s.key[k]);
+    const __m256 query = _mm256_set1_ps(s.query[k]);
+    for (int i = 0; i < kVectors; ++i) {
+      const __m256 decay = kFadesEach ? load(s.decay + k * s.decay_stride + first + 8 * i)
+                                      : _mm256_set1_ps(s.decay[k]);
+      __m256 x = _mm256_fmadd_ps(decay, load(before + 8 * i), _mm256_mul_ps(key, value[i]));
+      if (kHasProbe) x = _mm256_fmadd_ps(_mm256_set1_ps(s.correction[k]), probed[i], x);
+      store(after + 8 * i, x);
+      read[i] = _mm256_fmadd_ps(query, x, read[i]);
+    }
+  }
+  for (int i = 0; i < kVectors; ++i) store(s.out + first + 8 * i, read[i]);
+}
+
+template <bool kHasProbe, bool kFadesEach>
+void StepBy(const StateStep& s) {
+  int64_t first = 0;
+  for (; first + 32 <= s.values; first += 32) StepColumns<4, kHasProbe, kFadesEach>(s, first);
+  for (; first < s.values; first += 8) StepColumns<1, kHasProbe, kFadesEach>(s, first);
+}
+
 }  // namespace
 
 void QuantizeActivations(const Activations& activations, int64_t token_begin, int64_t token_end) {
@@ -227,6 +287,10 @@ void Activate(Nonlinearity f, const float* gate, const float* up, int64_t n, flo
       return ActivateBy<Nonlinearity::kRelu>(gate, up, n, out);
     case Nonlinearity::kClampedSwish:
       return ActivateBy<Nonlinearity::kClampedSwish>(gate, up, n, out);
+    case Nonlinearity::kLogistic:
+      return ActivateBy<Nonlinearity::kLogistic>(gate, up, n, out);
+    case Nonlinearity::kExp:
+      return ActivateBy<Nonlinearity::kExp>(gate, up, n, out);
   }
 }
 
@@ -263,6 +327,12 @@ void Rope(float* heads, int64_t n_heads, int64_t head_stride, const float* cos_s
       RopeHalves(x, cos_sin, cos_sin + pairs, pairs);
     }
   }
+}
+
+void StepState(const StateStep& s) {
+  const bool fades_each = s.decay_stride != 0;
+  if (s.probe != nullptr) return fades_each ? StepBy<true, true>(s) : StepBy<true, false>(s);
+  return fades_each ? StepBy<false, true>(s) : StepBy<false, false>(s);
 }
 
 }  // namespace thaw::avx2
