@@ -37,6 +37,19 @@ SHARED = {"ffn_gate_inp_shexp.weight": (D,), "ffn_gate_shexp.weight": (D, FF),
           "ffn_up_shexp.weight": (D, FF), "ffn_down_shexp.weight": (FF, D)}
 HEAD_BIASES_APART = {"attn_q.bias": (HEADS * HEAD,), "attn_k.bias": (KV_HEADS * HEAD,),
                      "attn_v.bias": (KV_HEADS * HEAD,)}
+CHANNELS = 6 + 2 * 2  # of a convolution over 6 values and a key and a query of 2
+MAMBA2 = {"ssm_in.weight": (D, 6 + CHANNELS + 2), "ssm_conv1d.weight": (3, CHANNELS),
+          "ssm_conv1d.bias": (CHANNELS,), "ssm_dt.bias": (2,), "ssm_a": (1, 2), "ssm_d": (1, 2),
+          "ssm_norm.weight": (6, 1), "ssm_out.weight": (6, D)}
+MAMBA = {"ssm_in.weight": (D, 12), "ssm_conv1d.weight": (3, 6), "ssm_conv1d.bias": (6,),
+         "ssm_x.weight": (6, 3 + 2 * 2), "ssm_dt.weight": (3, 6), "ssm_dt.bias": (6,),
+         "ssm_a": (2, 6), "ssm_d": (6,), "ssm_out.weight": (6, D)}
+DELTA = {"attn_qkv.weight": (D, CHANNELS), "attn_gate.weight": (D, 6),
+         "ssm_conv1d.weight": (3, CHANNELS), "ssm_dt.bias": (2,), "ssm_a": (2,),
+         "ssm_alpha.weight": (D, 2), "ssm_beta.weight": (D, 2), "ssm_norm.weight": (3,),
+         "ssm_out.weight": (6, D)}
+STATES = {"ssm.conv_kernel": 3, "ssm.inner_size": 6, "ssm.state_size": 2}
+HEADS_OF_STATES = STATES | {"ssm.time_step_rank": 2, "ssm.group_count": 1}
 WINDOW = {"attention.sliding_window": 5}
 
 # Architecture: layers, tensors of a layer, other tensors, fields beyond the common ones.
@@ -63,6 +76,15 @@ MODELS = {
                     {}, {"expert_count": EXPERT_COUNT, "expert_used_count": 1,
                          "expert_gating_func": 2, "expert_group_count": 2,
                          "expert_group_used_count": 1, "nextn_predict_layers": 1}),
+    "lfm2": (1, NORMS | {"shortconv.in_proj.weight": (D, 3 * D), "shortconv.conv.weight": (3, D),
+                         "shortconv.out_proj.weight": (D, D)} | GATED,
+             {"token_embd_norm.weight": (D,)},
+             {"attention.head_count_kv": [0], "shortconv.l_cache": 3}),
+    "mamba": (1, {"attn_norm.weight": (D,)} | MAMBA, {},
+              STATES | {"ssm.time_step_rank": 3, "ssm.dt_b_c_rms": True, "feed_forward_length": 0}),
+    "falcon-h1": (1, NORMS | MAMBA2 | HEADS_APART | GATED, {}, HEADS_OF_STATES),
+    "qwen35": (1, {"attn_norm.weight": (D,), "post_attention_norm.weight": (D,)} | DELTA | GATED, {},
+               HEADS_OF_STATES),
     "mistral3": (1, NORMS | HEADS_APART | GATED, {}, {"attention.temperature_scale": 0.1}),
 }
 LAYER_NORMED = {"cohere2", "gptneox", "gpt2"}
@@ -91,7 +113,8 @@ def model(architecture):
               "feed_forward_length": FF, "attention.head_count": HEADS,
               "attention.head_count_kv": KV_HEADS, "attention.key_length": HEAD,
               "attention.value_length": HEAD, epsilon: 1e-5} | more
-    tensors = {"token_embd.weight": (D, VOCAB), "output_norm.weight": (D,)} | others
+    output_norm = {} if "token_embd_norm.weight" in others else {"output_norm.weight": (D,)}
+    tensors = {"token_embd.weight": (D, VOCAB)} | output_norm | others
     for layer in range(layers):
         tensors |= {f"blk.{layer}.{name}": shape for name, shape in of_layer.items()}
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(fields) + 1)

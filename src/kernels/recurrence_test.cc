@@ -72,10 +72,12 @@ TEST_P(RecurrenceKernels, FadeAddAndRead) {
               double x = double{n.decay[fades_each ? at : key]} * n.state[at] +
                          double{n.key[key]} * n.value[static_cast<size_t>(i)];
               if (has_probe) x += n.correction[key] * probed;
-              ASSERT_NEAR(after[at], x, 1e-5) << keys << " " << values << " " << k << " " << i;
+              ASSERT_NEAR(after[at], x, 1e-6 * (8 + std::abs(x)))
+                  << keys << " " << values << " " << k << " " << i;
               read += n.query[key] * x;
             }
-            ASSERT_NEAR(out[static_cast<size_t>(i)], read, 2e-4) << keys << " " << values;
+            ASSERT_NEAR(out[static_cast<size_t>(i)], read, 1e-6 * (50 + std::abs(read)))
+                << keys << " " << values;
           }
         }
       }

@@ -30,7 +30,7 @@ struct HeadShape {
 
 // What one layer does unlike others.
 struct LayerConfig {
-  HeadShape heads;
+  HeadShape heads = {};
   int64_t window = 0;  // positions that a token sees, its own the last; 0: all
   int rope = 0;        // which of ModelConfig::ropes turns its heads, or kNoRope
   int64_t d_ff = 0;    // hidden width of the dense block; 0: none

@@ -141,9 +141,6 @@ Result<void> Model::Forward(std::span<const BatchToken> batch, std::span<float> 
     THAW_CHECK(token.position < options_.max_context);
     THAW_CHECK(token.position < token.kv->length() + token.kv->max_batch());
   }
-  for (size_t i = 1; i < batch.size(); ++i) {
-    THAW_CHECK(batch[i].kv != batch[i - 1].kv || batch[i].position == batch[i - 1].position + 1);
-  }
   const Stopwatch total(times_.total);
   // Without logits the output matrix, whose tiles are the last, is not visited.
   const bool any_logits = std::ranges::any_of(batch, &BatchToken::wants_logits);
@@ -396,6 +393,8 @@ void Model::PlanRuns(std::span<const BatchToken> batch) {
         runs->push_back({static_cast<int64_t>(i), 1});
       }
     }
+    const int64_t expected = goes_on ? batch[i - 1].position + 1 : batch[i].kv->length();
+    THAW_CHECK(batch[i].position == expected);
   }
 }
 

@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "io/faulty_file.h"
 #include "io/temporary_directory.h"
+#include "residency/policy.h"
+#include "support/paths.h"
 #include "support/tiny_model.h"
 
 namespace thaw {
@@ -18,11 +22,25 @@ struct Fixture {
     const TemporaryDirectory directory;
     const std::string path = directory.PathOf("model_test.gguf");
     tiny.Write(path);
+    Open(kernels, path, {});
+  }
+
+  Fixture(const KernelTable& kernels, const std::string& path,
+          const WeightCacheOptions& options = {})
+      : pool(/*threads=*/2) {
+    Open(kernels, path, options);
+  }
+
+  void Open(const KernelTable& kernels, const std::string& path,
+            const WeightCacheOptions& options) {
     const auto file = GgufFile::Open(path);
     THAW_CHECK(file);
     auto description = DescribeModel(*file);
     THAW_CHECK(description);
-    cache = *WeightCache::Create(*TileMap::Create(description->matrices), {});
+    faulty = std::make_shared<FaultyFile>(description->matrices.front().file, FileFaults{});
+    for (WeightMatrix& matrix : description->matrices) matrix.file = faulty;
+    matrices = description->matrices;
+    cache = *WeightCache::Create(*TileMap::Create(description->matrices), options);
     model = *Model::Create(*std::move(description), *cache, kernels, pool,
                            {.max_batch = kContext, .max_context = kContext});
   }
@@ -33,13 +51,15 @@ struct Fixture {
 
   // The logits of every token.
   std::vector<float> Run(std::span<const BatchToken> batch) const {
-    std::vector<float> logits(batch.size() * TinyModel::kVocabulary);
+    std::vector<float> logits(batch.size() * static_cast<size_t>(model->config().n_vocab));
     const auto done = model->Forward(batch, logits, nullptr);
     EXPECT_TRUE(done) << done.error().message;
     return logits;
   }
 
   ThreadPool pool;
+  std::shared_ptr<FaultyFile> faulty;  // of all weights
+  std::vector<WeightMatrix> matrices;
   std::unique_ptr<WeightCache> cache;
   std::unique_ptr<Model> model;
 };
@@ -91,6 +111,53 @@ TEST_P(ModelOn, GoingBackAndOnAgainGivesTheSameBits) {
             0);
 }
 
+bool SameBits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+TEST_P(ModelOn, RecurrentLayersGoBackAndOnAgainWithTheSameBits) {
+  if (ConformanceDir().empty()) GTEST_SKIP() << "SKIP: the conformance folder is absent";
+  for (const char* name : {"falcon-mamba", "lfm2moe", "falcon-h1", "qwen35", "granitehybrid"}) {
+    const std::string path = (ConformanceDir() / "models" / name).string() + ".gguf";
+    const Fixture f(*GetParam(), path);
+    const auto n_vocab = static_cast<size_t>(f.model->config().n_vocab);
+    KvCache kv = f.NewKv();
+    std::vector<BatchToken> tokens;
+    for (int32_t i = 0; i < 30; ++i) tokens.push_back(At(kv, i, 3 + i));
+    const auto part = [&](int64_t begin, int64_t end) {
+      return std::span(tokens).subspan(static_cast<size_t>(begin),
+                                       static_cast<size_t>(end - begin));
+    };
+    const std::vector<float> whole = f.Run(tokens);
+    const auto expect_as_in_one_pass = [&](int64_t begin, int64_t end) {
+      const auto rows = std::span(whole).subspan(static_cast<size_t>(begin) * n_vocab,
+                                                 static_cast<size_t>(end - begin) * n_vocab);
+      EXPECT_TRUE(SameBits(f.Run(part(begin, end)), rows)) << name << " " << begin << " " << end;
+    };
+    EXPECT_EQ(kv.GoBack(29), 0) << name;
+    expect_as_in_one_pass(0, 12);
+    expect_as_in_one_pass(12, 20);
+    expect_as_in_one_pass(20, 21);
+    expect_as_in_one_pass(21, 22);
+    EXPECT_EQ(kv.GoBack(15), 12) << name;
+    expect_as_in_one_pass(12, 14);
+    // Another sequence in the same batch, and then one token of each.
+    KvCache other = f.NewKv();
+    std::vector<BatchToken> both(part(14, 17).begin(), part(14, 17).end());
+    for (int32_t i = 0; i < 5; ++i) both.push_back(At(other, i, 3 + i));
+    const std::vector<float> mixed = f.Run(both);
+    EXPECT_TRUE(
+        SameBits(std::span(mixed).subspan(3 * n_vocab), std::span(whole).first(5 * n_vocab)))
+        << name;
+    expect_as_in_one_pass(17, 18);
+    both = {At(other, 5, 8), tokens[18]};
+    const std::vector<float> singles = f.Run(both);
+    EXPECT_TRUE(
+        SameBits(std::span(singles).first(n_vocab), std::span(whole).subspan(5 * n_vocab, n_vocab)))
+        << name;
+  }
+}
+
 // 72 rows of gate and up end within a block of those that are activated together; 80 rows of which
 // the last eight are zero do not, and add nothing.
 TEST_P(ModelOn, TheLastRowsOfTheFeedForwardAreActivated) {
@@ -134,6 +201,26 @@ TEST_P(ModelOn, LogitsAreGivenToThoseThatWantThem) {
   EXPECT_EQ(std::memcmp(some.data() + TinyModel::kVocabulary,
                         all.data() + 5 * TinyModel::kVocabulary, row),
             0);
+}
+
+TEST_P(ModelOn, APassThatBreaksOffLeavesTheStatesAsTheyWere) {
+  if (ConformanceDir().empty()) GTEST_SKIP() << "SKIP: the conformance folder is absent";
+  const std::string path = (ConformanceDir() / "models" / "qwen35.gguf").string();
+  // Every pass reads all weights again.
+  const Fixture f(*GetParam(), path, {.policy = &OffPolicy()});
+  KvCache kv = f.NewKv();
+  const std::vector<BatchToken> tokens = {At(kv, 0, 5), At(kv, 1, 6), At(kv, 2, 7)};
+  const std::vector<float> whole = f.Run(tokens);
+  kv.GoBack(0);
+  f.Run(std::span(tokens).first(2));
+  // The last layer's weights cannot be read: those before it have written their states.
+  const auto last = std::ranges::find(f.matrices, "blk.3.attn_q.weight", &WeightMatrix::name);
+  f.faulty->SetFaults({.broken_byte = last->offset});
+  std::vector<float> logits(static_cast<size_t>(f.model->config().n_vocab));
+  EXPECT_FALSE(f.model->Forward(std::span(tokens).last(1), logits, nullptr));
+  EXPECT_EQ(kv.length(), 2);
+  f.faulty->SetFaults({});
+  EXPECT_TRUE(SameBits(f.Run(std::span(tokens).last(1)), std::span(whole).last(logits.size())));
 }
 
 TEST_P(ModelOn, ACancelledPassLeavesTheKvCacheAsLongAsItWas) {
