@@ -44,12 +44,13 @@ enum class Nonlinearity {
   kClampedSwish,
   kLogistic,  // 1 / (1 + e^-x)
   kExp,       // e^x
+  kSoftPlus,  // ln(1 + e^x)
 };
 
 inline constexpr Nonlinearity kAllNonlinearities[] = {
     Nonlinearity::kSilu, Nonlinearity::kGelu,         Nonlinearity::kReluSquared,
     Nonlinearity::kRelu, Nonlinearity::kClampedSwish, Nonlinearity::kLogistic,
-    Nonlinearity::kExp};
+    Nonlinearity::kExp,  Nonlinearity::kSoftPlus};
 
 inline constexpr float kSwishSlope = 1.702F;
 inline constexpr float kSwishBound = 7;

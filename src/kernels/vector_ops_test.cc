@@ -92,6 +92,8 @@ double Applied(Nonlinearity f, double x) {
       return 1 / (1 + std::exp(-x));
     case Nonlinearity::kExp:
       return std::exp(x);
+    case Nonlinearity::kSoftPlus:
+      return std::log1p(std::exp(x));
     case Nonlinearity::kClampedSwish:
       break;
   }

@@ -344,6 +344,8 @@ Result<Gating> ReadGating(const GgufFile& file, const MetadataReader& metadata, 
 // has a router for them.
 Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadata,
                              ModelConfig& config) {
+  // Layers without attention are recurrent blocks alone.
+  if (config.family->attention_layers == AttentionLayers::kNone) return {};
   const auto part = [](int64_t layer, std::string_view name) {
     return fmt::format("blk.{}.{}.weight", layer, name);
   };

@@ -4,7 +4,7 @@
 // A sequence's tokens go through its states one after the other, so the result depends neither on
 // the batch nor on the chunk; heads and channels are spread over the threads.
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "model/model.h"
 
@@ -13,9 +13,6 @@ namespace {
 
 // Channels of a convolution that one thread takes at a time.
 constexpr int64_t kConvolvedChannels = 256;
-
-// ln(1 + e^x); beyond 20 it is x to the last bit of a float.
-float SoftPlus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
 
 void MultiplyInto(float* x, const float* factors, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] *= factors[i];
@@ -181,9 +178,8 @@ Result<void> Model::RunMamba(int64_t index, std::span<const BatchToken> batch) {
   THAW_TRY(Multiply(rates));
   ForEachToken(n_tokens, [&](int64_t i) {
     float* rate = work_.rates + i * inner;
-    for (int64_t c = 0; c < inner; ++c) {
-      rate[c] = SoftPlus(rate[c] + w.step_bias[static_cast<size_t>(c)]);
-    }
+    kernels_.add(rate, w.step_bias.data(), inner, rate);
+    kernels_.activate(Nonlinearity::kSoftPlus, rate, nullptr, inner, rate);
   });
   const int64_t ranges = (inner + kSteppedColumns - 1) / kSteppedColumns;
   StepStates(index, batch, ranges, [&](int64_t i, int64_t range, float* scratch, StateStep& step) {
@@ -225,12 +221,13 @@ void Model::RunMamba2(int64_t index, std::span<const BatchToken> batch) {
   const auto n_tokens = static_cast<int64_t>(batch.size());
   const int64_t values = of.values();
   ForEachToken(n_tokens, [&](int64_t i) {
-    for (int64_t head = 0; head < of.heads; ++head) {
-      const float bias = w.step_bias[static_cast<size_t>(head)];
-      float& step = work_.steps[i * of.heads + head];
-      step = SoftPlus(step + bias);
-      work_.rates[i * of.heads + head] = std::exp(step * w.a[static_cast<size_t>(head)]);
-    }
+    float* steps = work_.steps + i * of.heads;
+    kernels_.add(steps, w.step_bias.data(), of.heads, steps);
+    kernels_.activate(Nonlinearity::kSoftPlus, steps, nullptr, of.heads, steps);
+    float* rates = work_.rates + i * of.heads;
+    std::copy_n(w.a.data(), of.heads, rates);
+    MultiplyInto(rates, steps, of.heads);
+    kernels_.activate(Nonlinearity::kExp, rates, nullptr, of.heads, rates);
   });
   StepStates(index, batch, of.heads, [&](int64_t i, int64_t head, float* scratch, StateStep& step) {
     const float* x = work_.convolved + i * of.convolved + head * values;
@@ -279,19 +276,21 @@ void Model::RunDelta(int64_t index, std::span<const BatchToken> batch) {
       }
     }
     float* betas = work_.factors + i * of.heads;
-    for (int64_t head = 0; head < of.heads; ++head) {
-      const float* step = work_.steps + i * w.steps.rows + head;
-      if (joins_betas) {
-        const int64_t group = head / heads_a_group;
-        const float* beta =
-            work_.steps + i * w.steps.rows + group * 2 * heads_a_group + head % heads_a_group;
-        betas[head] = *beta;
-        step = beta + heads_a_group;
+    float* rates = work_.rates + i * of.heads;
+    const float* steps = work_.steps + i * w.steps.rows;
+    if (joins_betas) {
+      // Key head by key head, its betas and then its steps.
+      for (int64_t head = 0; head < of.heads; head += heads_a_group) {
+        std::copy_n(steps + 2 * head, heads_a_group, betas + head);
+        std::copy_n(steps + 2 * head + heads_a_group, heads_a_group, rates + head);
       }
-      const auto at = static_cast<size_t>(head);
-      work_.rates[i * of.heads + head] = std::exp(w.a[at] * SoftPlus(*step + w.step_bias[at]));
+    } else {
+      std::copy_n(steps, of.heads, rates);
     }
     kernels_.activate(Nonlinearity::kLogistic, betas, nullptr, of.heads, betas);
+    kernels_.add(rates, w.step_bias.data(), of.heads, rates);
+    kernels_.activate(Nonlinearity::kSoftPlus, rates, w.a.data(), of.heads, rates);
+    kernels_.activate(Nonlinearity::kExp, rates, nullptr, of.heads, rates);
   });
   const bool deals = config_.family->deals_key_heads;
   StepStates(index, batch, of.heads, [&](int64_t i, int64_t head, float* scratch, StateStep& step) {

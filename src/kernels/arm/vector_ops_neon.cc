@@ -62,6 +62,21 @@ float32x4_t TimesLogistic(float32x4_t x, float32x4_t y) {
   return vdivq_f32(x, vaddq_f32(vdupq_n_f32(1.0f), Exp(vnegq_f32(y))));
 }
 
+// As in x86/vector_ops_avx2.cc.
+float32x4_t SoftPlus(float32x4_t x) {
+  const float32x4_t t = Exp(vnegq_f32(vabsq_f32(x)));
+  const float32x4_t s = vdivq_f32(t, vaddq_f32(t, vdupq_n_f32(2.0f)));
+  const float32x4_t square = vmulq_f32(s, s);
+  float32x4_t p = vdupq_n_f32(2.0f / 13);
+  p = vfmaq_f32(vdupq_n_f32(2.0f / 11), p, square);
+  p = vfmaq_f32(vdupq_n_f32(2.0f / 9), p, square);
+  p = vfmaq_f32(vdupq_n_f32(2.0f / 7), p, square);
+  p = vfmaq_f32(vdupq_n_f32(2.0f / 5), p, square);
+  p = vfmaq_f32(vdupq_n_f32(2.0f / 3), p, square);
+  p = vfmaq_f32(vdupq_n_f32(2.0f), p, square);
+  return vfmaq_f32(vmaxq_f32(vdupq_n_f32(0), x), p, s);
+}
+
 template <Nonlinearity f>
 float32x4_t Apply(float32x4_t x) {
   if constexpr (f == Nonlinearity::kSilu) {
@@ -74,6 +89,8 @@ float32x4_t Apply(float32x4_t x) {
     return TimesLogistic(vdupq_n_f32(1.0f), x);
   } else if constexpr (f == Nonlinearity::kExp) {
     return Exp(x);
+  } else if constexpr (f == Nonlinearity::kSoftPlus) {
+    return SoftPlus(x);
   } else if constexpr (f == Nonlinearity::kClampedSwish) {
     const float32x4_t bounded = vminq_f32(vdupq_n_f32(kSwishBound), x);
     return TimesLogistic(bounded, vmulq_n_f32(bounded, kSwishSlope));
@@ -281,6 +298,8 @@ void Activate(Nonlinearity f, const float* gate, const float* up, int64_t n, flo
       return ActivateBy<Nonlinearity::kLogistic>(gate, up, n, out);
     case Nonlinearity::kExp:
       return ActivateBy<Nonlinearity::kExp>(gate, up, n, out);
+    case Nonlinearity::kSoftPlus:
+      return ActivateBy<Nonlinearity::kSoftPlus>(gate, up, n, out);
   }
 }
 

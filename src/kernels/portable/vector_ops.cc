@@ -20,6 +20,8 @@ float Apply(Nonlinearity f, float x) {
       return 1 / (1.0f + std::exp(-x));
     case Nonlinearity::kExp:
       return std::exp(x);
+    case Nonlinearity::kSoftPlus:
+      return (x > 0 ? x : 0) + std::log1p(std::exp(-std::abs(x)));
     case Nonlinearity::kClampedSwish:
       break;
   }
