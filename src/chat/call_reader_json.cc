@@ -11,6 +11,12 @@ namespace {
 
 using Status = CallReader::Status;
 
+void WriteArgument(char c, bool in_string, DeltaWriter& writer) {
+  std::string json;
+  CopyJson(c, in_string, json);
+  writer.Arguments(json);
+}
+
 // The arguments' object, forwarded as it comes.
 class ArgumentsReader : public CallReader {
  public:
@@ -23,9 +29,7 @@ class ArgumentsReader : public CallReader {
     const bool in_string = scanner_.in_string();
     const JsonScanner::Status status = scanner_.Step(c);
     if (status == JsonScanner::Status::kBad) return EndBefore(Status::kFailed, {c});
-    std::string json;
-    CopyJson(c, in_string, json);
-    writer_.Arguments(json);
+    WriteArgument(c, in_string, writer_);
     if (status == JsonScanner::Status::kMore) return Status::kMore;
     writer_.EndArguments();
     writer_.EndCall();
@@ -139,7 +143,7 @@ class JsonCallReader : public CallReader {
     switch (state_) {
       case State::kStart:
       case State::kItem:
-        if (c == '{') return Begin();
+        if (c == '{') return BeginObject();
         if (c != '[' || in_list_) return FailBefore(c);
         in_list_ = true;
         state_ = State::kItem;
@@ -176,7 +180,7 @@ class JsonCallReader : public CallReader {
   }
   bool FailBefore(char c) { return End(Status::kFailed, {c}); }
 
-  bool Begin() {
+  bool BeginObject() {
     name_.reset();
     id_.clear();
     arguments_.reset();
@@ -210,9 +214,7 @@ class JsonCallReader : public CallReader {
 
   void Keep(char c, bool in_string) {
     if (streams_) {
-      piece_.clear();
-      CopyJson(c, in_string, piece_);
-      writer_.Arguments(piece_);
+      WriteArgument(c, in_string, writer_);
     } else if (is_key_ || !writer_.call_open()) {
       CopyJson(c, in_string, text_);
     }
@@ -237,11 +239,14 @@ class JsonCallReader : public CallReader {
     if (writer_.call_open()) return true;  // what follows the arguments says nothing more
     if (member_ == Member::kName || member_ == Member::kFunction) {
       name_ = TextOfJsonString(text_);
-      return name_ && !name_->empty() && BeginCallIfKnown();
+      if (!name_ || name_->empty()) return false;
+    } else if (member_ == Member::kArguments) {
+      if (!KeepArguments()) return false;
+    } else if (member_ == Member::kId) {
+      id_ = TextOfJsonString(text_).value_or(text_);
     }
-    if (member_ == Member::kId) id_ = TextOfJsonString(text_).value_or(text_);
-    if (member_ != Member::kArguments) return true;
-    return KeepArguments() && BeginCallIfKnown();
+    if (name_ && arguments_) BeginCall();
+    return true;
   }
 
   // Arguments that came before the name, or not as an object.
@@ -255,13 +260,10 @@ class JsonCallReader : public CallReader {
     return arguments_ && arguments_->starts_with('{');
   }
 
-  bool BeginCallIfKnown() {
-    if (name_ && arguments_) {
-      writer_.BeginCall(*name_, id_);
-      writer_.Arguments(*arguments_);
-      writer_.EndArguments();
-    }
-    return true;
+  void BeginCall() {
+    writer_.BeginCall(*name_, id_);
+    writer_.Arguments(*arguments_);
+    writer_.EndArguments();
   }
 
   bool EndObject(char c) {
@@ -273,7 +275,7 @@ class JsonCallReader : public CallReader {
     if (!writer_.call_open()) {
       if (!name_ || strict_) return FailBefore(c);
       arguments_ = "{}";
-      BeginCallIfKnown();
+      BeginCall();
     }
     writer_.EndCall();
     state_ = State::kNextItem;
@@ -290,8 +292,7 @@ class JsonCallReader : public CallReader {
   bool streams_ = false;  // value_ reads arguments that go to the writer
   Member member_ = Member::kOther;
   std::optional<JsonScanner> value_;
-  std::string text_;   // of what value_ reads, unless it goes to the writer
-  std::string piece_;  // one byte of arguments, escaped
+  std::string text_;  // of what value_ reads, unless it goes to the writer
   std::optional<std::string> name_;
   std::optional<std::string> arguments_;
   std::string id_;

@@ -1,103 +1,11 @@
 #include "chat/reply_parser.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <functional>
-#include <nlohmann/json.hpp>
-#include <ostream>
-#include <random>
-
-#include "chat/json_scanner.h"
+#include "chat/test_replies.h"
 
 namespace thaw {
-
-// How GoogleTest prints them.
-void PrintTo(const Reply& reply, std::ostream* out) {
-  *out << "content: " << reply.content << "\nreasoning: " << reply.reasoning;
-  for (const ToolCall& call : reply.tool_calls) {
-    *out << "\n"
-         << (call.complete ? "call " : "broken call ") << call.name << " [" << call.id << "] "
-         << call.arguments;
-  }
-}
-
 namespace {
-
-using ::testing::HasSubstr;
-
-ReplyFormat Format(std::string_view calls, std::string_view reasoning = "") {
-  const ReplyFormat format = {.reasoning = FindReasoningFormat(reasoning),
-                              .calls = FindCallFormat(calls)};
-  EXPECT_EQ(format.calls != nullptr, !calls.empty()) << calls;
-  EXPECT_EQ(format.reasoning != nullptr, !reasoning.empty()) << reasoning;
-  return format;
-}
-
-// In pieces of size() bytes.
-Reply ParseInPieces(const ReplyFormat& format, std::string_view text,
-                    const ReplyParserOptions& options, const std::function<size_t()>& size) {
-  ReplyParser parser(format, options);
-  Reply reply;
-  const auto take = [&](const std::vector<ReplyDelta>& deltas) {
-    for (const ReplyDelta& delta : deltas) {
-      EXPECT_TRUE(IsValidUtf8(delta.text)) << delta.text;
-      AppendDelta(delta, reply);
-    }
-  };
-  while (!text.empty()) {
-    const size_t count = std::min(size(), text.size());
-    take(parser.Push(text.substr(0, count)));
-    text.remove_prefix(count);
-  }
-  take(parser.Finish());
-  return reply;
-}
-
-// The reply to `text`, which must be the same for every way of cutting the text.
-Reply Parse(const ReplyFormat& format, std::string_view text,
-            const ReplyParserOptions& options = {}) {
-  const Reply reply = ParseReply(format, text, options);
-  EXPECT_EQ(ParseInPieces(format, text, options, [] { return 1; }), reply) << "byte by byte";
-  std::mt19937 random(7);  // NOLINT(cert-msc51-cpp): the same cuts in every run
-  for (int i = 0; i < 20; ++i) {
-    const auto size = [&] { return 1 + random() % 9; };
-    EXPECT_EQ(ParseInPieces(format, text, options, size), reply);
-  }
-  for (const ToolCall& call : reply.tool_calls) {
-    EXPECT_EQ(nlohmann::json::accept(call.arguments), call.complete) << call.arguments;
-  }
-  return reply;
-}
-
-ToolCall Call(std::string name, std::string arguments, std::string id = "") {
-  return {.id = std::move(id),
-          .name = std::move(name),
-          .arguments = std::move(arguments),
-          .complete = true};
-}
-
-ToolCall BrokenCall(std::string name, std::string arguments) {
-  return {.id = {}, .name = std::move(name), .arguments = std::move(arguments)};
-}
-
-Reply Content(std::string content) {
-  return {.content = std::move(content), .reasoning = {}, .tool_calls = {}};
-}
-
-Reply Calls(std::vector<ToolCall> calls, std::string content = "", std::string reasoning = "") {
-  return {.content = std::move(content),
-          .reasoning = std::move(reasoning),
-          .tool_calls = std::move(calls)};
-}
-
-constexpr std::string_view kOslo = R"({"city": "Oslo"})";
-
-ToolCall Oslo() { return Call("get_weather", std::string(kOslo)); }
-
-// --- Text and reasoning
-// ---------------------------------------------------------------------------
 
 TEST(ReplyParserTest, WithoutAFormatEveryTextIsContentAsItIs) {
   for (const std::string_view text :
@@ -154,9 +62,6 @@ TEST(ReplyParserTest, TextComesOutAsSoonAsItIsNoMarker) {
   EXPECT_EQ(text("\xe6"), "");
   ASSERT_EQ(parser.Finish().size(), 1);
 }
-
-// --- Each family
-// ----------------------------------------------------------------------------------
 
 TEST(ReplyParserTest, ReadsHermes) {
   const ReplyFormat format = Format("hermes", "think");
@@ -397,9 +302,6 @@ TEST(ReplyParserTest, ReadsJsonBetweenMarkers) {
             Calls({Oslo()}));
 }
 
-// --- While it streams
-// -----------------------------------------------------------------------------
-
 TEST(ReplyParserTest, JsonArgumentsComeOutAsTheyArrive) {
   ReplyParser parser(Format("hermes"));
   EXPECT_TRUE(parser.Push("<tool_call>{\"name\": \"f\", \"arguments\": ").empty());
@@ -426,146 +328,6 @@ TEST(ReplyParserTest, ArgumentsBetweenTagsComeOutOneByOne) {
   const auto deltas = parser.Push("<arg_key>a</arg_key><arg_value>x</arg_value>");
   ASSERT_EQ(deltas.size(), 1);
   EXPECT_EQ(deltas[0].text, R"("a": "x")");
-}
-
-// --- What models get wrong
-// ------------------------------------------------------------------------
-
-TEST(ReplyParserTest, MarkersInsideOfStringsAreText) {
-  const std::string arguments = R"({"a": "</tool_call><tool_call> \" \\"})";
-  EXPECT_EQ(Parse(Format("hermes"),
-                  "<tool_call>{\"name\": \"f\", \"arguments\": " + arguments + "}</tool_call>"),
-            Calls({Call("f", arguments)}));
-}
-
-TEST(ReplyParserTest, EscapesAndSurrogatesStayAsTheyAre) {
-  const std::string arguments = R"({"a": "\ud83c\udf89\u00fc\n"})";
-  EXPECT_EQ(Parse(Format("hermes"),
-                  "<tool_call>{\"name\": \"f\\u005f1\", \"arguments\": " + arguments + "}"),
-            Calls({Call("f_1", arguments)}));
-}
-
-TEST(ReplyParserTest, ControlCharactersInStringsAreEscaped) {
-  EXPECT_EQ(
-      Parse(Format("hermes"), "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"1\n2\t\"}}"),
-      Calls({Call("f", R"({"a": "1\n2\u0009"})")}));
-}
-
-TEST(ReplyParserTest, WhatFailsBeforeItsArgumentsIsContent) {
-  for (const std::string_view text :
-       {"<tool_call>no JSON</tool_call>", "<tool_call>{name: f}</tool_call>",
-        "<tool_call>{\"name\": 3, \"arguments\": {}}</tool_call>", "a <tool_call>",
-        "<tool_call>[]</tool_call>", "<tool_call>{\"name\": \"f\", \"arguments\": 3}</tool_call>",
-        "<tool_call>{\"name\": \"f\", \"arguments\": \"x\"}</tool_call>",
-        "<tool_call>\n{\"name\": \"f\", \"arg", "<tool_call>{}</tool_call>", "\n<tool_call>\n\n",
-        "<tool_call>{\"name\": \"f\\ud83c\", \"arguments\": {}}</tool_call>"}) {
-    EXPECT_EQ(Parse(Format("hermes"), text), Content(std::string(text)));
-  }
-  for (const std::string_view text :
-       {"<|tool_call_start|>[f(1)]<|tool_call_end|>",
-        "<|tool_call_start|>[f(a=b)]<|tool_call_end|>", "<|tool_call_start|>f(a='",
-        "<|tool_call_start|>[f(a=[1)]]", "<|tool_call_start|>[]"}) {
-    EXPECT_EQ(Parse(Format("lfm2"), text), Content(std::string(text)));
-  }
-  EXPECT_EQ(Parse(Format("mistral"), "[TOOL_CALLS] I call f"), Content("[TOOL_CALLS] I call f"));
-}
-
-TEST(ReplyParserTest, ACallIsFoundBehindOneThatFailed) {
-  EXPECT_EQ(Parse(Format("hermes"), "<tool_call><tool_call>{\"name\": \"f\", \"arguments\": {}}"),
-            Calls({Call("f", "{}")}, "<tool_call>"));
-}
-
-TEST(ReplyParserTest, ArgumentsThatBreakAreKeptUpToTheMarker) {
-  EXPECT_EQ(Parse(Format("hermes"),
-                  "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": oops}}\n"
-                  "</tool_call>\nSorry."),
-            Calls({BrokenCall("f", "{\"a\": oops}}\n")}, "Sorry."));
-  EXPECT_EQ(Parse(Format("hermes"),
-                  "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1]\n"
-                  "<tool_call>{\"name\": \"g\", \"arguments\": {}}"),
-            Calls({BrokenCall("f", "{\"a\": 1]\n"), Call("g", "{}")}));
-}
-
-TEST(ReplyParserTest, ACallThatIsCutOffKeepsWhatCame) {
-  EXPECT_EQ(Parse(Format("hermes"), "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"b"),
-            Calls({BrokenCall("f", "{\"a\": \"b")}));
-  EXPECT_EQ(Parse(Format("hermes"), "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}"),
-            Calls({Call("f", "{\"a\": 1}")}));
-  EXPECT_EQ(Parse(Format("glm"),
-                  "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value>"
-                  "<arg_key>b</arg_key><arg_value>cut \"o"),
-            Calls({BrokenCall("f", R"({"a": 1, "b": "cut \"o)")}));
-}
-
-TEST(ReplyParserTest, ClosingMarkersMayBeMissing) {
-  EXPECT_EQ(Parse(Format("hermes"),
-                  "<tool_call>{\"name\": \"f\", \"arguments\": {}\n<tool_call>"
-                  "{\"name\": \"g\", \"arguments\": {}}\nDone"),
-            Calls({Call("f", "{}"), Call("g", "{}")}, "Done"));
-}
-
-TEST(ReplyParserTest, WithoutToolsCallsAreContent) {
-  const ReplyParserOptions none = {.reads_calls = false};
-  const std::string text = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
-  EXPECT_EQ(Parse(Format("hermes", "think"), "<think>Hm</think>" + text, none),
-            Calls({}, text, "Hm"));
-  EXPECT_EQ(Parse(Format("llama3"), "{\"name\": \"f\", \"parameters\": {}}", none),
-            Content("{\"name\": \"f\", \"parameters\": {}}"));
-  EXPECT_EQ(
-      Parse(Format("harmony"), "<|channel|>commentary to=functions.f<|message|>{}<|call|>", none),
-      Content("{}"));
-}
-
-// --- Limits
-// ---------------------------------------------------------------------------------------
-
-TEST(ReplyParserTest, NestingIsBounded) {
-  const auto nested = [](int levels) {
-    return "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": " + std::string(levels, '[') +
-           std::string(levels, ']') + "}}</tool_call>";
-  };
-  EXPECT_TRUE(ParseReply(Format("hermes"), nested(kMaxJsonDepth - 1)).tool_calls.at(0).complete);
-  EXPECT_FALSE(ParseReply(Format("hermes"), nested(kMaxJsonDepth)).tool_calls.at(0).complete);
-  const std::string python = "[f(a=" + std::string(100'000, '[');
-  EXPECT_EQ(ParseReply(Format("llama3"), python), Content(python));
-  EXPECT_EQ(ParseReply(Format("llama3"), python + std::string(100'000, ']') + ")]"),
-            Content(python + std::string(100'000, ']') + ")]"));
-}
-
-TEST(ReplyParserTest, WhatIsHeldIsBounded) {
-  ReplyParser parser(Format("lfm2"));
-  EXPECT_TRUE(parser.Push("<|tool_call_start|>[f(a='").empty());
-  EXPECT_TRUE(parser.Push(std::string(kMaxHeldBytes / 2, 'x')).empty());
-  EXPECT_EQ(parser.Push(std::string(kMaxHeldBytes / 2, 'x')).size(), 1);
-
-  const std::string value(kMaxHeldBytes + 1, 'x');
-  const Reply glm = ParseReply(
-      Format("glm"), "<tool_call>f<arg_key>a</arg_key><arg_value>" + value + "</arg_value>Done");
-  ASSERT_EQ(glm.tool_calls.size(), 1);
-  EXPECT_FALSE(glm.tool_calls[0].complete);
-  EXPECT_THAT(glm.tool_calls[0].arguments, HasSubstr(value));
-
-  const std::string blanks(2 * kMaxHeldBlanks, ' ');
-  EXPECT_EQ(ParseReply(Format("hermes"), "a" + blanks + "b"), Content("a" + blanks + "b"));
-}
-
-TEST(ReplyParserTest, LongTextsTakeLinearTime) {
-  // Each would take minutes if a byte cost more the more text stands before it.
-  for (const std::string_view piece :
-       {"<", "<tool_call>", "<tool_call>{\"name\": \"f\", ", "[", "\n"}) {
-    std::string text;
-    while (text.size() < 4'000'000) text += piece;
-    EXPECT_EQ(ParseReply(Format("hermes"), text).content, text);
-  }
-  std::string calls;
-  for (int i = 0; i < 50'000; ++i) calls += "<tool_call>{\"name\": \"f\", \"arguments\": {}}";
-  EXPECT_EQ(ParseReply(Format("hermes"), calls).tool_calls.size(), 50'000);
-}
-
-TEST(ReplyParserTest, BytesThatAreNoTextBecomeReplacementCharacters) {
-  EXPECT_EQ(Parse(Format("hermes"),
-                  "a\xff<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"\xe6\"}}"),
-            Calls({Call("f", "{\"a\": \"\xef\xbf\xbd\"}")}, "a\xef\xbf\xbd"));
 }
 
 }  // namespace
