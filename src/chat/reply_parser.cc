@@ -13,6 +13,9 @@ constexpr std::string_view kMessage = "<|message|>";
 // Stands before a recipient, also where the prompt has ended inside of a header.
 constexpr std::string_view kRecipient = " to=";
 
+// A bracket or comma too many behind a call is a slip of models, not the beginning of content.
+constexpr std::string_view kStrayAfterCall = "}],";
+
 constexpr Marker kHarmonyMarkers[] = {
     {kChannel, MarkerKind::kHeader},         {"<|start|>", MarkerKind::kHeader},
     {kRecipient, MarkerKind::kHeader},       {"<|end|>", MarkerKind::kMessageEnd},
@@ -166,7 +169,7 @@ void ReplyParser::UseText(char c) {
              options_.reads_calls && format_.calls != nullptr && format_.calls->unmarked) {
     OpenCall({}, State::kPayload);
     StepPayload(c);
-  } else {
+  } else if (!after_call_ || kStrayAfterCall.find(c) == kStrayAfterCall.npos) {
     WriteText(c);
   }
 }

@@ -84,6 +84,18 @@ TEST(ReplyParserHostileTest, ClosingMarkersMayBeMissing) {
             Calls({Call("f", "{}"), Call("g", "{}")}, "Done"));
 }
 
+TEST(ReplyParserHostileTest, BracketsTooManyBehindACallAreDropped) {
+  const ToolCall call = Call("f", R"({"a": 1})");
+  EXPECT_EQ(Parse(Format("hermes"),
+                  "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}}\n"
+                  "</tool_call>Done}"),
+            Calls({call}, "Done}"));
+  EXPECT_EQ(Parse(Format("hermes"),
+                  "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1},}]"
+                  "</tool_call>"),
+            Calls({call}));
+}
+
 TEST(ReplyParserHostileTest, WithoutToolsCallsAreContent) {
   const ReplyParserOptions none = {.reads_calls = false};
   const std::string text = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
