@@ -66,7 +66,7 @@ class NamedCallReader : public CallReader {
   }
 
   bool BeginCall() {
-    std::string_view head = Trim(head_);
+    std::string_view head = TrimJsonBlanks(head_);
     const std::string_view whole = head;
     for (const std::string_view prefix : format_.name_prefixes) {
       if (head.starts_with(prefix)) head.remove_prefix(prefix.size());
@@ -76,11 +76,11 @@ class NamedCallReader : public CallReader {
     for (const std::string_view marker : format_.name_ends) {
       if (!marker.empty()) end = std::min(end, head.find(marker));
     }
-    if (format_.id_is_head) id = Trim(whole.substr(0, whole.find("<|")));
+    if (format_.id_is_head) id = TrimJsonBlanks(whole.substr(0, whole.find("<|")));
     if (const size_t at = IdPlace(whole); at != whole.npos) {
-      id = Trim(whole.substr(at, whole.find('[', at) - at));
+      id = TrimJsonBlanks(whole.substr(at, whole.find('[', at) - at));
     }
-    const std::string_view name = Trim(head.substr(0, end));
+    const std::string_view name = TrimJsonBlanks(head.substr(0, end));
     if (!IsCallName(name)) return false;
     writer_.BeginCall(name, id);
     return true;
@@ -90,12 +90,6 @@ class NamedCallReader : public CallReader {
     if (format_.id_open.empty()) return head.npos;
     const size_t at = head.find(format_.id_open);
     return at == head.npos ? at : at + format_.id_open.size();
-  }
-
-  static std::string_view Trim(std::string_view text) {
-    const size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-    text.remove_prefix(begin);
-    return text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
   }
 
   DeltaWriter& writer_;

@@ -3,7 +3,6 @@
 // Nothing says of what type a value is: one that is a number, a list, an object, true, false or
 // null in JSON (or True, False, None, which templates write through Python) is that, all else a
 // string, with one newline taken from each end.
-#include <algorithm>
 #include <initializer_list>
 #include <optional>
 
@@ -22,9 +21,7 @@ std::string StringArgument(std::string_view value) {
 }
 
 std::string JsonArgument(std::string_view value) {
-  static constexpr std::string_view kBlanks = " \t\r\n";
-  const size_t begin = std::min(value.find_first_not_of(kBlanks), value.size());
-  const std::string_view word = value.substr(begin, value.find_last_not_of(kBlanks) + 1 - begin);
+  const std::string_view word = TrimJsonBlanks(value);
   if (word == "True") return "true";
   if (word == "False") return "false";
   if (word == "None") return "null";
@@ -91,15 +88,14 @@ class TagCallReader : public CallReader {
     std::string rest;
     if (tags_.name_close.empty()) {
       const char c = text_.back();
-      const bool is_leading = text_.find_first_not_of(" \t\r\n") == text_.npos;
+      const bool is_leading = TrimJsonBlanks(text_).empty();
       if (is_leading || (c != '<' && c != '\n')) return CheckNameLength();
       if (c == '<') rest = "<";
       text_.pop_back();
     } else if (!TakeBefore(tags_.name_close)) {
       return CheckNameLength();
     }
-    const size_t begin = std::min(text_.find_first_not_of(" \t\r\n"), text_.size());
-    const std::string name = text_.substr(begin, text_.find_last_not_of(" \t\r\n") + 1 - begin);
+    const std::string_view name = TrimJsonBlanks(text_);
     if (!IsCallName(name)) return EndBefore(Status::kFailed, rest);
     writer_.BeginCall(name, {});
     writer_.Arguments("{");

@@ -175,10 +175,14 @@ void CopyJson(char c, bool in_string, std::string& out) {
   }
 }
 
+std::string_view TrimJsonBlanks(std::string_view text) {
+  while (!text.empty() && IsJsonBlank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && IsJsonBlank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
 std::optional<std::string> WholeJson(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == text.npos) return std::nullopt;
-  text = text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
+  text = TrimJsonBlanks(text);
   JsonScanner scanner;
   std::string json;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -74,6 +74,8 @@ class JsonScanner {
 
 // The blanks of JSON.
 inline bool IsJsonBlank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+// The text without blanks at its ends.
+std::string_view TrimJsonBlanks(std::string_view text);
 
 // Appends a byte of JSON text; `in_string`, as the scanner has it before the byte.
 void CopyJson(char c, bool in_string, std::string& out);

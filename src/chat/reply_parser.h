@@ -8,12 +8,12 @@
 //
 // A call begins once its name is known and its arguments open as an object; JSON arguments then
 // come out as they arrive, those written otherwise when an argument (tags) or the call (Python,
-// braces) is whole. What fails before that is content, with its markers, and so is a call of which
-// no more came. Afterwards a call that breaks or is cut off ends with `complete` false: its
-// arguments are what the model wrote, up to the closing marker or the end; what follows is read as
-// usual. Only arguments that are an object count, also as a string that holds one; none at all are
-// {}. Control characters in JSON strings come out escaped, brackets too many behind a call not at
-// all. A harmony header that the text's end cuts off is lost.
+// braces) is whole. What fails before that is text of the piece where it stands, with its markers,
+// and so is a call of which no more came. Afterwards a call that breaks or is cut off ends with
+// `complete` false: its arguments are what the model wrote, up to the closing marker or the end;
+// what follows is read as usual. Only arguments that are an object count, also as a string that
+// holds one; none at all are {}. Control characters in JSON strings come out escaped, brackets too
+// many behind a call not at all. A harmony header that the text's end cuts off is lost.
 //
 // Text must have its special tokens spelled out. It may be cut inside of characters; invalid UTF-8
 // becomes U+FFFD. Owns what it holds back: at most kMaxHeldBytes of what may be a call or an
