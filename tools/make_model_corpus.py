@@ -70,6 +70,9 @@ MODELS = {
                 {"output_norm.bias": (D,)}, {"use_parallel_residual": True}),
     "gpt2": (1, NORMS | NORM_BIASES | HEADS_JOINED | HEAD_BIASES | UNGATED | FFN_BIASES,
              {"output_norm.bias": (D,), "position_embd.weight": (D, 64)}, {}),
+    "bloom": (1, NORMS | NORM_BIASES | HEADS_JOINED | HEAD_BIASES | UNGATED | FFN_BIASES,
+              {"output_norm.bias": (D,), "token_embd_norm.weight": (D,),
+               "token_embd_norm.bias": (D,)}, {}),
     "qwen2moe": (1, NORMS | HEADS_APART | HEAD_BIASES_APART | EXPERTS | SHARED, {},
                  {"expert_count": EXPERT_COUNT, "expert_used_count": 2}),
     "bailingmoe2": (2, NORMS | HEADS_JOINED | HEAD_NORMS | EXPERTS | {"exp_probs_b.bias": (EXPERT_COUNT,)},
@@ -87,7 +90,7 @@ MODELS = {
                HEADS_OF_STATES),
     "mistral3": (1, NORMS | HEADS_APART | GATED, {}, {"attention.temperature_scale": 0.1}),
 }
-LAYER_NORMED = {"cohere2", "gptneox", "gpt2"}
+LAYER_NORMED = {"bloom", "cohere2", "gptneox", "gpt2"}
 
 
 def string(text):

@@ -103,6 +103,9 @@ struct AttentionArguments {
   int64_t window = 0;  // positions that a token sees, its own the last; 0: all
   // [group], or nullptr: a score of each head that takes part in the softmax and has no value.
   const float* sinks = nullptr;
+  // [group], or nullptr: times the position of a key less that of the token, added to the scores
+  // of a head after the soft cap (ALiBi).
+  const float* slopes = nullptr;
 
   float* out = nullptr;    // [n_tokens] of [group, v_head_dim]
   int64_t out_stride = 0;  // numbers from token to token

@@ -57,6 +57,7 @@ struct Shape {
   int64_t window = 0;
   float soft_cap = 0;
   bool has_sinks = false;
+  bool has_slopes = false;
 };
 
 std::string Name(KvType type, const Shape& shape) {
@@ -64,7 +65,8 @@ std::string Name(KvType type, const Shape& shape) {
          std::to_string(shape.head_dim) + " and " + std::to_string(shape.v_head_dim) + ", " +
          std::to_string(shape.n_tokens) + " tokens of " + std::to_string(shape.n_positions) +
          ", window " + std::to_string(shape.window) + ", soft cap " +
-         std::to_string(shape.soft_cap) + (shape.has_sinks ? ", sinks" : "");
+         std::to_string(shape.soft_cap) + (shape.has_sinks ? ", sinks" : "") +
+         (shape.has_slopes ? ", slopes" : "");
 }
 
 // Queries, keys and values of one KV head, normally distributed, and what attention makes of them.
@@ -82,6 +84,9 @@ class Case {
         // Among the scores, and for some heads far above all of them.
         sinks_(RandomFloats(shape.group, random)) {
     if (shape.group > 2) sinks_[1] += 60;
+    for (int64_t head = 0; head < shape.group; ++head) {
+      slopes_.push_back(std::exp2(-static_cast<float>(head + 1)));
+    }
     for (int64_t position = 0; position < shape.n_positions; ++position) {
       SetKey(position, RandomFloats(shape.head_dim, random));
       SetValue(position, RandomFloats(shape.v_head_dim, random));
@@ -112,6 +117,7 @@ class Case {
             .soft_cap = shape_.soft_cap,
             .window = shape_.window,
             .sinks = shape_.has_sinks ? sinks_.data() : nullptr,
+            .slopes = shape_.has_slopes ? slopes_.data() : nullptr,
             .out = out + first_token * shape_.group * shape_.v_head_dim,
             .out_stride = shape_.group * shape_.v_head_dim};
   }
@@ -152,7 +158,9 @@ class Case {
       }
       const double score = dot / std::sqrt(static_cast<double>(shape_.head_dim));
       const double cap = shape_.soft_cap;
-      scores.push_back(cap == 0 ? score : cap * std::tanh(score / cap));
+      const double slope = shape_.has_slopes ? double{slopes_[static_cast<size_t>(head)]} : 0;
+      scores.push_back((cap == 0 ? score : cap * std::tanh(score / cap)) +
+                       slope * static_cast<double>(position - (visible - 1)));
     }
     const double sink = sinks_[static_cast<size_t>(head)];
     double largest = *std::max_element(scores.begin(), scores.end());
@@ -175,7 +183,7 @@ class Case {
   KvType type_;
   std::vector<float> q_;
   std::vector<std::byte> k_, v_;
-  std::vector<float> sinks_;
+  std::vector<float> sinks_, slopes_;
 };
 
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -221,7 +229,11 @@ constexpr Shape kShapes[] = {{1, 64, 64, 1, 1},
                              {1, 128, 128, 9, 100, 0, 2},
                              {4, 64, 64, 30, 1100, 40, 1.5f},
                              {3, 64, 64, 20, 200, 0, 0, true},
-                             {8, 64, 32, 1, 2100, 128, 0, true}};
+                             {8, 64, 32, 1, 2100, 128, 0, true},
+                             {1, 64, 64, 90, 1100, 0, 0, false, true},
+                             {12, 32, 80, 9, 3000, 0, 0, false, true},
+                             {8, 64, 64, 1, 5000, 0, 0, false, true},
+                             {3, 64, 64, 40, 300, 100, 2, true, true}};
 
 TEST_P(AttentionKernels, AttentionMixesValuesByTheSoftmaxOfTheScores) {
   std::mt19937 random(1);
@@ -265,7 +277,8 @@ TEST_P(AttentionKernels, SpansThatRunApartGiveTheSameBits) {
                                {1, 64, 32, 1, 9},
                                {2, 64, 64, 1, 4000, 1200},
                                {2, 64, 64, 1, 3000, 30},
-                               {8, 64, 64, 1, 3000, 0, 0, true}}) {
+                               {8, 64, 64, 1, 3000, 0, 0, true},
+                               {8, 64, 64, 1, 3000, 0, 0, false, true}}) {
       const Case attention(table(), shape, type, random);
       const int64_t row = AttentionStateFloats(shape.v_head_dim);
       const int64_t n_spans = AttentionSpanOf(shape.n_positions - 1) + 1;

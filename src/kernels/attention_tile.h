@@ -345,6 +345,7 @@ class Tile {
     const int64_t n = Visible(row);
     const int64_t hidden = Hidden(row);
     if (a_.soft_cap != 0) CapScores(row, n);
+    if (a_.slopes != nullptr) AddSlopes(row, n);
     if (n == kAttentionBlock && hidden == 0) {
       TakeWeightsOf<true>(row, 0, n);
     } else {
@@ -366,6 +367,19 @@ class Tile {
       const typename V::Type tanh =
           V::Sub(tanh_of_negative(V::Sub(V::Zero(), x)), tanh_of_negative(x));
       V::Store(scores + i, V::Mul(V::Set(a_.soft_cap * kLog2E), tanh));
+    }
+  }
+
+  // Adds what the distances to the keys come to; they are exact below 2^24 positions.
+  void AddSlopes(int64_t row, int64_t n) {
+    static constexpr float kLaneNumbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    float* scores = scratch_.scores + row * kAttentionBlock;
+    const typename V::Type slope = V::Set(a_.slopes[row % a_.group] * kLog2E);
+    const typename V::Type lanes = V::Load(kLaneNumbers);
+    const int64_t first = begin_ - (a_.first_position + row / a_.group);
+    for (int64_t i = 0; i < n; i += V::kLanes) {
+      const typename V::Type distance = V::Add(V::Set(static_cast<float>(first + i)), lanes);
+      V::Store(scores + i, V::Fma(slope, distance, V::Load(scores + i)));
     }
   }
 

@@ -169,6 +169,7 @@ class Checker {
     constexpr int64_t kPositions = 2 * kAttentionBlock + 5;
     constexpr int64_t kQueries = 4;
     const std::vector<float> q = numbers_.Floats(kQueries * kGroup * kHeadDim);
+    const std::vector<float> slopes = {0.5f, 0.0625f, 0};
     for (const KvType type : kAllKvTypes) {
       AlignedBuffer keys = Allocate(KeyBytes(type, kHeadDim, kPositions));
       AlignedBuffer values = Allocate(kPositions * KvRowBytes(type, kHeadDim));
@@ -194,6 +195,7 @@ class Checker {
                 .k = keys.data(),
                 .v = values.data(),
                 .scale = 1,
+                .slopes = slopes.data(),
                 .out = out.data(),
                 .out_stride = kGroup * kHeadDim},
                scratch.data());

@@ -279,12 +279,17 @@ Result<std::vector<bool>> ReadWindowedLayers(const GgufFile& file, const Metadat
 // Windows and ropes of all layers.
 Result<void> ReadLayers(const GgufFile& file, const MetadataReader& metadata, ModelConfig& config) {
   const Family& family = *config.family;
-  bool turns = family.positions == Positions::kRope && config.first_heads().n != 0;
+  if (family.positions == Positions::kSlopes || config.n_layers == family.layers_of_slopes) {
+    constexpr std::string_view kKey = "attention.max_alibi_bias";
+    THAW_ASSIGN(config.slope_bias, family.slope_bias == 0
+                                       ? metadata.Positive(kKey)
+                                       : metadata.PositiveOr(kKey, family.slope_bias));
+  }
+  bool turns = family.positions == Positions::kRope && config.slope_bias == 0;
   if (family.positions == Positions::kRopeUnlessNotTuned) {
     THAW_ASSIGN(turns, file.GetBoolOr(metadata.Key("rope.scaling.finetuned"), true));
-    turns = turns && config.first_heads().n != 0;
   }
-  if (turns) {
+  if (turns && config.first_heads().n != 0) {
     THAW_ASSIGN(RopeConfig rope, ReadRope(file, metadata, config));
     config.ropes.push_back(std::move(rope));
   } else {
@@ -501,10 +506,12 @@ Result<void> ReadScales(const GgufFile& file, const MetadataReader& metadata, Mo
 // Refuses the size of a family that Thaw does not run.
 Result<void> RefuseSize(const GgufFile& file, const ModelConfig& config) {
   const int64_t only = config.family->only_layers;
-  if (only == 0 || config.n_layers == only) return {};
+  const int64_t other = config.family->layers_of_slopes;
+  if (only == 0 || config.n_layers == only || config.n_layers == other) return {};
   return Fail(ErrorCode::kUnsupported,
-              "{}: architecture '{}' with {} layers is not supported; with {} it is", file.path(),
-              config.family->name, config.n_layers, only);
+              "{}: architecture '{}' with {} layers is not supported; with {}{} it is", file.path(),
+              config.family->name, config.n_layers, only,
+              other == 0 ? "" : fmt::format(" or {}", other));
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ struct ModelConfig {
   float norm_epsilon = 0;
   bool is_parallel = false;  // feed-forward blocks read the stream as attention read it
 
-  // The frequency factors come with the weights. None where positions are learned.
+  // The frequency factors come with the weights. None where nothing turns.
   std::vector<RopeConfig> ropes;
   // Frequency factors of the first rope for sessions longer than its original context, or none.
   std::vector<float> long_frequency_factors;
@@ -66,6 +66,7 @@ struct ModelConfig {
   float attention_soft_cap = 0;  // c of c tanh(score / c); 0: none
   float final_soft_cap = 0;      // of logits, likewise
   float qkv_clamp = 0;           // queries, keys and values are kept within +-this; 0: as is
+  float slope_bias = 0;          // slopes of n heads begin with 2^(-bias / n); 0: there are none
   float temperature_scale = 0;   // s: queries times 1 + s ln(1 + floor(position / interval))
   int64_t temperature_interval = 0;
   int64_t temperature_offset = 0;  // added to the position

@@ -13,6 +13,7 @@ namespace thaw {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -231,7 +232,37 @@ TEST(ModelConfig, RefusesSizesOfAFamilyThatItCannotRun) {
   TinyModel model;
   model.architecture = "baichuan";
   EXPECT_THAT(ErrorOf(model),
-              HasSubstr("'baichuan' with 2 layers is not supported; with 32 it is"));
+              HasSubstr("'baichuan' with 2 layers is not supported; with 32 or 40 it is"));
+}
+
+TEST(ModelConfig, SlopesTakeThePlaceOfRopes) {
+  TinyModel model;
+  model.architecture = "baichuan";
+  model.n_layers = 40;
+  const auto baichuan = Read(model);
+  ASSERT_TRUE(baichuan) << baichuan.error().message;
+  EXPECT_EQ(baichuan->slope_bias, 8);
+  EXPECT_THAT(RopesOf(*baichuan), Each(kNoRope));
+  model.n_layers = 32;
+  EXPECT_EQ(Read(model)->slope_bias, 0);
+  EXPECT_THAT(RopesOf(*Read(model)), Each(0));
+}
+
+TEST(ModelConfig, WantsTheSlopesThatAFamilyDoesNotImply) {
+  TinyModel model;
+  model.architecture = "mpt";
+  const auto with = [&]<typename Number>(Number bias) {
+    model.add_fields = [bias](GgufWriter& writer) {
+      THAW_CHECK(writer.SetNumber<float>("mpt.attention.layer_norm_epsilon", 1e-5F));
+      if (bias != 0) THAW_CHECK(writer.SetNumber<Number>("mpt.attention.max_alibi_bias", bias));
+    };
+    return ErrorOf(model);
+  };
+  EXPECT_EQ(with(4.0F), "no error");
+  EXPECT_EQ(Read(model)->slope_bias, 4);
+  EXPECT_THAT(with(0.0F), HasSubstr("mpt.attention.max_alibi_bias"));
+  EXPECT_THAT(with(-1.0F), HasSubstr("is -1, expected a number above 0"));
+  EXPECT_THAT(with(true), HasSubstr("mpt.attention.max_alibi_bias"));
 }
 
 TEST(ModelConfig, NamesAMissingField) {

@@ -50,6 +50,7 @@ enum class Positions {
   kRopeUnlessNotTuned,  // none where rope.scaling.finetuned is false
   kNone,
   kLearned,  // position_embd.weight is added to the embedding
+  kSlopes,   // scores fall with the distance to the key, for each head by a slope of its own
 };
 
 // Which of embedding_scale, residual_scale and logit_scale a file has to state; without one that it
@@ -86,7 +87,9 @@ struct Family {
   std::string_view name;  // as general.architecture gives it
   RopePairing rope_pairing = RopePairing::kHalves;
   Positions positions = Positions::kRope;
-  Presence qkv_bias = Presence::kAbsent;               // blk.N.attn_{q,k,v}.bias
+  int64_t layers_of_slopes = 0;           // models of so many layers have kSlopes
+  float slope_bias = 0;                   // of kSlopes where the file states none; 0: it has to
+  Presence qkv_bias = Presence::kAbsent;  // blk.N.attn_{q,k,v}.bias
   Presence attention_output_bias = Presence::kAbsent;  // blk.N.attn_output.bias
   Presence ffn_bias = Presence::kAbsent;               // blk.N.ffn_{gate,up,down}.bias
   Presence output_bias = Presence::kAbsent;            // output.bias
@@ -126,13 +129,14 @@ struct Family {
   std::string_view output_norm = "output_norm";
 
   bool scales_embedding_by_width = false;  // by sqrt(d_model)
+  bool norms_embedding = false;            // by token_embd_norm
   StatedScales stated_scales = StatedScales::kNone;
   DefaultScales default_scales = {};
   bool divides_logits = false;   // by logit_scale, which multiplies them elsewhere
   float attention_soft_cap = 0;  // where the file states none; 0: none
   float final_soft_cap = 0;      // likewise
   WindowPattern windows = {};
-  int64_t only_layers = 0;  // how many the models that run have; 0: any number
+  int64_t only_layers = 0;  // how many the models that run have, but for layers_of_slopes; 0: any
   // Where the model has so many layers, scores are scaled by 1 / sqrt(d_model / n_heads).
   int64_t layers_of_width_scale = 0;
   int64_t no_rope_period = 0;  // of so many layers the last has no rope; 0: all have

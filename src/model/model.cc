@@ -178,6 +178,7 @@ Result<void> Model::Embed(std::span<const BatchToken> batch) {
     THAW_TRY(Dequantize(embedding.type, row, x));
     if (config_.embedding_scale != 1) Scale(x, config_.embedding_scale);
     if (weights_.position_embedding >= 0) THAW_TRY(AddPosition(batch[i].position, x));
+    if (weights_.embedding_norm) Norm(*weights_.embedding_norm, x.data(), x.data());
   }
   return {};
 }
@@ -404,7 +405,10 @@ AttentionArguments Model::ArgumentsOf(int64_t index, std::span<const BatchToken>
   const HeadShape& heads = layer.heads;
   const BatchToken& token = batch[static_cast<size_t>(run.first)];
   const int64_t head = run.first * heads.n + kv_head * heads.group();
-  const std::vector<float>& sinks = weights_.layers[static_cast<size_t>(index)].sinks;
+  const LayerWeights& weights = weights_.layers[static_cast<size_t>(index)];
+  const auto of_heads = [&](const std::vector<float>& numbers) {
+    return numbers.empty() ? nullptr : numbers.data() + kv_head * heads.group();
+  };
   return {.q = work_.q + head * heads.size,
           .q_stride = heads.q_width(),
           .n_tokens = run.count,
@@ -419,7 +423,8 @@ AttentionArguments Model::ArgumentsOf(int64_t index, std::span<const BatchToken>
           .scale = config_.attention_scale,
           .soft_cap = config_.attention_soft_cap,
           .window = layer.window,
-          .sinks = sinks.empty() ? nullptr : sinks.data() + kv_head * heads.group(),
+          .sinks = of_heads(weights.sinks),
+          .slopes = of_heads(weights.slopes),
           .out = work_.attended + head * heads.v_size,
           .out_stride = heads.out_width()};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <initializer_list>
 #include <span>
@@ -208,6 +209,18 @@ class TensorFinder {
   std::unordered_set<std::string_view> used_;
 };
 
+// The slopes of n heads: a geometric series that ends with 2^-bias for the largest power of two
+// that is not above n; the other heads have every second number of the series of twice as many.
+std::vector<float> HeadSlopes(int64_t n_heads, float bias) {
+  const auto whole = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n_heads)));
+  std::vector<float> slopes;
+  for (int64_t head = 0; head < n_heads; ++head) {
+    const int64_t halves = head < whole ? 2 * (head + 1) : 2 * (head - whole) + 1;
+    slopes.push_back(std::exp2(-bias * static_cast<float>(halves) / static_cast<float>(2 * whole)));
+  }
+  return slopes;
+}
+
 // Finds the tensors of one layer, "blk.N.".
 class LayerDescriber {
  public:
@@ -273,6 +286,7 @@ class LayerDescriber {
     if (family_.has_sinks) {
       THAW_ASSIGN(layer.sinks, find_.Vector(Name("attn_sinks.weight"), heads_.n, kRequired));
     }
+    if (config_.slope_bias != 0) layer.slopes = HeadSlopes(heads_.n, config_.slope_bias);
     THAW_ASSIGN(layer.q_norm, HeadNorm("attn_q_norm.weight", heads_.n));
     THAW_ASSIGN(layer.k_norm, HeadNorm("attn_k_norm.weight", heads_.n_kv));
     return {};
@@ -505,6 +519,9 @@ Result<ModelDescription> DescribeModel(const GgufFile& file) {
 
   const bool tied = file.FindTensor("output.weight") == nullptr;
   THAW_TRY(DescribeFrequencyFactors(find, config));
+  if (config.family->norms_embedding) {
+    THAW_ASSIGN(model.weights.embedding_norm, find.Norm("token_embd_norm"));
+  }
   for (int64_t i = 0; i < config.n_layers; ++i) {
     THAW_ASSIGN(LayerWeights layer, LayerDescriber(find, config, i).Describe());
     model.weights.layers.push_back(std::move(layer));

@@ -78,6 +78,7 @@ struct LayerWeights {
   LinearWeights q, k, v, attention_output;     // q has twice the rows where it holds the gates too
   std::vector<float> q_norm, k_norm;           // as the family's QkNorm has them, or empty
   std::vector<float> sinks;                    // [heads.n], or empty
+  std::vector<float> slopes;                   // likewise; no tensor
   LinearWeights attention_gate;                // [heads.out_width(), d_model], or no row
   std::optional<NormWeights> attention_after;  // of what attention adds
   std::optional<NormWeights> ffn_norm;
@@ -89,6 +90,7 @@ struct LayerWeights {
 struct ModelWeights {
   int32_t embedding = -1;           // matrix of the weight cache: [n_vocab, d_model]
   int32_t position_embedding = -1;  // [context_length, d_model] where positions are learned
+  std::optional<NormWeights> embedding_norm;
   std::vector<LayerWeights> layers;
   NormWeights output_norm;
   LinearWeights output;  // the embedding's own matrix where the file has no other

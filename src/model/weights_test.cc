@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -62,6 +63,20 @@ TEST(DescribeModel, WithoutAnOutputMatrixTheEmbeddingServes) {
   }));
   EXPECT_NE(untied->weights.output.matrix, untied->weights.embedding);
   EXPECT_TRUE(EmbeddingOf(*untied).row_lookup_only);
+}
+
+TEST(DescribeModel, SlopesOfHeadsHalveOverTheHeads) {
+  TinyModel model;
+  model.architecture = "baichuan";
+  model.n_layers = 40;
+  model.d_model = 36;
+  model.n_heads = 6;
+  const auto six = Describe(model);
+  ASSERT_TRUE(six) << six.error().message;
+  EXPECT_THAT(six->weights.layers[39].slopes,
+              ElementsAre(0.25F, 0.0625F, 0x1p-6F, 0x1p-8F, 0.5F, 0x1p-3F));
+  model.n_layers = 32;
+  EXPECT_THAT(Describe(model)->weights.layers[0].slopes, IsEmpty());
 }
 
 TEST(DescribeModel, TakesOptionalBiases) {

@@ -98,22 +98,27 @@ struct State {
   float& weight;
 };
 
-// What a product of a query and a key comes to before the softmax, in units of log2(e).
-float Score(const AttentionArguments& a, float dot) {
-  const float score = a.soft_cap == 0 ? dot : a.soft_cap * std::tanh(dot / a.soft_cap);
+// What a product of a query and a key comes to before the softmax, in units of log2(e); `head` of
+// the group, and the key's position less the token's.
+float Score(const AttentionArguments& a, float dot, int64_t head, int64_t distance) {
+  float score = a.soft_cap == 0 ? dot : a.soft_cap * std::tanh(dot / a.soft_cap);
+  if (a.slopes != nullptr) score += a.slopes[head] * static_cast<float>(distance);
   return score * std::numbers::log2e_v<float>;
 }
 
-// Adds positions [begin, begin + count) of one block.
-void AttendBlock(const AttentionArguments& a, const float* q, int64_t begin, int64_t count,
+// Adds positions [begin, begin + count) of one block to the state of a row of the tile.
+void AttendBlock(const AttentionArguments& a, int64_t row, int64_t begin, int64_t count,
                  State& state) {
+  const int64_t token = row / a.group;
+  const int64_t head = row % a.group;
+  const float* q = a.q + token * a.q_stride + head * a.head_dim;
   float scores[kAttentionBlock];
   float largest = state.largest;
   for (int64_t j = 0; j < count; ++j) {
     float dot = 0;
     const int64_t place = PlaceInRing(a.ring, begin + j);
     for (int64_t i = 0; i < a.head_dim; ++i) dot += q[i] * a.scale * LoadKey(a, place, i);
-    scores[j] = Score(a, dot);
+    scores[j] = Score(a, dot, head, begin + j - (a.first_position + token));
     largest = std::max(largest, scores[j]);
   }
   const float factor = Weight(state.largest - largest);
@@ -157,10 +162,9 @@ void AttendSpan(const AttentionArguments& a, int64_t span, float* states, std::b
     const int64_t first = FirstVisible(a.window, position);
     const int64_t end = std::min((span + 1) * kAttentionSpan, position + 1);
     for (int64_t block = span * kAttentionSpan; block < end; block += kAttentionBlock) {
-      const float* q = a.q + token * a.q_stride + row % a.group * a.head_dim;
       const int64_t begin = std::max(block, first);
       const int64_t block_end = std::min(block + kAttentionBlock, end);
-      if (begin < block_end) AttendBlock(a, q, begin, block_end - begin, sums);
+      if (begin < block_end) AttendBlock(a, row, begin, block_end - begin, sums);
     }
   }
 }
