@@ -42,15 +42,28 @@ enum class Nonlinearity {
   kRelu,         // max(x, 0)
   // x / (1 + e^-1.702x) with x at most 7, times up + 1 with up within +-7.
   kClampedSwish,
-  kLogistic,  // 1 / (1 + e^-x)
-  kExp,       // e^x
-  kSoftPlus,  // ln(1 + e^x)
+  kLogistic,     // 1 / (1 + e^-x)
+  kExp,          // e^x
+  kSoftPlus,     // ln(1 + e^x)
+  kBoundedSilu,  // kSilu's, at most `bound`, times up within +-bound
+  kXielu,        // x > 0: (alpha_p x + beta) x; else alpha_n (e^min(x, epsilon) - 1 - x) + beta x
 };
 
 inline constexpr Nonlinearity kAllNonlinearities[] = {
     Nonlinearity::kSilu, Nonlinearity::kGelu,         Nonlinearity::kReluSquared,
     Nonlinearity::kRelu, Nonlinearity::kClampedSwish, Nonlinearity::kLogistic,
-    Nonlinearity::kExp,  Nonlinearity::kSoftPlus};
+    Nonlinearity::kExp,  Nonlinearity::kSoftPlus,     Nonlinearity::kBoundedSilu,
+    Nonlinearity::kXielu};
+
+// A nonlinearity with the numbers that it takes.
+struct Activation {
+  Nonlinearity f = Nonlinearity::kSilu;
+  float bound = 0;
+  float alpha_n = 0;
+  float alpha_p = 0;
+  float beta = 0;
+  float epsilon = 0;
+};
 
 inline constexpr float kSwishSlope = 1.702F;
 inline constexpr float kSwishBound = 7;
@@ -89,7 +102,7 @@ struct KernelTable {
 
   // out[i] = f(gate[i]) * up[i], or f(gate[i]) where up is nullptr; out may be gate or up. Of
   // kClampedSwish it is f(gate[i]) * (up[i] + 1).
-  void (*activate)(Nonlinearity f, const float* gate, const float* up, int64_t n, float* out);
+  void (*activate)(const Activation& by, const float* gate, const float* up, int64_t n, float* out);
 
   // x[i] = cap * tanh(x[i] / cap), cap > 0.
   void (*soft_cap)(float* x, int64_t n, float cap);

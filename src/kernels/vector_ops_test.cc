@@ -78,10 +78,16 @@ TEST_P(VectorKernels, LayerNormTakesTheMeanOffAndDividesByTheDeviation) {
   }
 }
 
-double Applied(Nonlinearity f, double x) {
-  switch (f) {
+double Applied(const Activation& by, double x) {
+  const double silu = x / (1 + std::exp(-x));
+  switch (by.f) {
     case Nonlinearity::kSilu:
-      return x / (1 + std::exp(-x));
+      return silu;
+    case Nonlinearity::kBoundedSilu:
+      return std::min(silu, double{by.bound});
+    case Nonlinearity::kXielu:
+      if (x > 0) return by.alpha_p * x * x + by.beta * x;
+      return by.alpha_n * (std::expm1(std::min(x, double{by.epsilon})) - x) + by.beta * x;
     case Nonlinearity::kGelu:
       return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
     case Nonlinearity::kReluSquared:
@@ -100,13 +106,19 @@ double Applied(Nonlinearity f, double x) {
   return std::min(x, 7.0) / (1 + std::exp(-1.702 * std::min(x, 7.0)));
 }
 
-double Factor(Nonlinearity f, double up) {
-  return f == Nonlinearity::kClampedSwish ? std::clamp(up, -7.0, 7.0) + 1 : up;
+double Factor(const Activation& by, double up) {
+  if (by.f == Nonlinearity::kClampedSwish) return std::clamp(up, -7.0, 7.0) + 1;
+  const double bound = by.bound;
+  return by.f == Nonlinearity::kBoundedSilu ? std::clamp(up, -bound, bound) : up;
 }
 
 TEST_P(VectorKernels, ActivateAppliesTheFunctionToTheGate) {
   std::mt19937 random(2);
   for (const Nonlinearity f : kAllNonlinearities) {
+    const Activation by = {f, 1.5f, 0.9f, 0.7f, 0.4f, -0.25f};
+    // Far below zero the approximation of GELU is a small difference of large numbers; near zero so
+    // is e^x - 1 - x.
+    const double least = f == Nonlinearity::kXielu ? 1 : 1e-3;
     for (const int64_t n : kLengths) {
       std::vector<float> gate = RandomFloats(n, random);
       for (float& value : gate) value *= 3.0f;
@@ -114,18 +126,17 @@ TEST_P(VectorKernels, ActivateAppliesTheFunctionToTheGate) {
       for (float& value : up) value *= 3.0f;
       std::vector<float> out(gate.size());
       std::vector<float> alone(gate.size());
-      table().activate(f, gate.data(), up.data(), n, out.data());
-      table().activate(f, gate.data(), nullptr, n, alone.data());
+      table().activate(by, gate.data(), up.data(), n, out.data());
+      table().activate(by, gate.data(), nullptr, n, alone.data());
       for (size_t i = 0; i < out.size(); ++i) {
-        const double expected = Applied(f, gate[i]);
-        // Far below zero the approximation of GELU is a small difference of large numbers.
-        const double tolerance = 2 * kVectorTolerance * std::max(std::abs(expected), 1e-3);
+        const double expected = Applied(by, gate[i]);
+        const double tolerance = 2 * kVectorTolerance * std::max(std::abs(expected), least);
         ASSERT_NEAR(alone[i], expected, tolerance) << gate[i];
-        const double factor = Factor(f, up[i]);
+        const double factor = Factor(by, up[i]);
         ASSERT_NEAR(out[i], expected * factor, tolerance * std::max(1.0, std::abs(factor)))
             << gate[i];
       }
-      table().activate(f, gate.data(), up.data(), n, gate.data());
+      table().activate(by, gate.data(), up.data(), n, gate.data());
       EXPECT_EQ(gate, out) << "in place";
     }
   }
@@ -151,7 +162,7 @@ TEST_P(VectorKernels, SiluOfExtremeGatesIsTheGateOrZero) {
                                    -1e4f, 0.0f,   -0.0f, 89.0f};
   const std::vector<float> up(gate.size(), 1.0f);
   std::vector<float> out(gate.size());
-  table().activate(Nonlinearity::kSilu, gate.data(), up.data(), static_cast<int64_t>(gate.size()),
+  table().activate({Nonlinearity::kSilu}, gate.data(), up.data(), static_cast<int64_t>(gate.size()),
                    out.data());
   for (size_t i = 0; i < gate.size(); ++i) {
     EXPECT_NEAR(out[i], std::max(gate[i], 0.0f), 1e-30) << gate[i];

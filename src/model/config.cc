@@ -57,11 +57,7 @@ class MetadataReader {
       values.assign(config.layers.size(), static_cast<int64_t>(std::min(value, max + 1)));
     } else {
       THAW_ASSIGN(values, file_.ReadInts(Key(key)));
-      const int64_t in_file = config.n_layers + config.n_unused_layers;
-      if (std::ssize(values) != in_file) {
-        return Fail(ErrorCode::kCorrupt, "{}: field '{}' has {} elements, expected one a layer: {}",
-                    file_.path(), Key(key), values.size(), in_file);
-      }
+      THAW_TRY(CheckOneALayer(Key(key), std::ssize(values), config));
       values.resize(config.layers.size());
     }
     for (const int64_t value : values) {
@@ -69,6 +65,27 @@ class MetadataReader {
         return Fail(ErrorCode::kCorrupt, "{}: field '{}' has {}, expected {} to {}", file_.path(),
                     Key(key), value, least, max);
       }
+    }
+    return values;
+  }
+
+  // Likewise a finite number; `name` is the whole one of the field.
+  Result<std::vector<float>> FloatsOfLayers(const std::string& name,
+                                            const ModelConfig& config) const {
+    std::vector<float> values;
+    const GgufField* field = file_.Find(name);
+    if (field == nullptr || field->array() == nullptr) {
+      THAW_ASSIGN(const double value, file_.GetFloat(name));
+      values.assign(config.layers.size(), static_cast<float>(value));
+    } else {
+      THAW_ASSIGN(values, file_.ReadFloats(name));
+      THAW_TRY(CheckOneALayer(name, std::ssize(values), config));
+      values.resize(config.layers.size());
+    }
+    for (const float value : values) {
+      if (std::isfinite(value)) continue;
+      return Fail(ErrorCode::kCorrupt, "{}: field '{}' has {}, expected finite numbers",
+                  file_.path(), name, value);
     }
     return values;
   }
@@ -112,6 +129,15 @@ class MetadataReader {
                   file_.path(), Key(key));
     }
     return static_cast<uint64_t>(values.front());
+  }
+
+  // Whether a field has so many elements as the file has layers.
+  Result<void> CheckOneALayer(const std::string& name, int64_t count,
+                              const ModelConfig& config) const {
+    const int64_t in_file = config.n_layers + config.n_unused_layers;
+    if (count == in_file) return {};
+    return Fail(ErrorCode::kCorrupt, "{}: field '{}' has {} elements, expected one a layer: {}",
+                file_.path(), name, count, in_file);
   }
 
   Result<int64_t> Checked(std::string_view key, uint64_t value, uint64_t max) const {
@@ -453,6 +479,30 @@ Result<void> ReadRecurrence(const GgufFile& file, const MetadataReader& metadata
   return {};
 }
 
+// What blocks do with their hidden layers.
+Result<void> ReadActivations(const MetadataReader& metadata, ModelConfig& config) {
+  const Nonlinearity f = config.family->nonlinearity;
+  for (LayerConfig& layer : config.layers) layer.activation = layer.expert_activation = {.f = f};
+  if (f != Nonlinearity::kXielu) return {};
+  // The alphas of the file are what positive ones are the softplus of.
+  const auto softplus = [](float x) {
+    return std::max(x, 0.0F) + std::log1p(std::exp(-std::abs(x)));
+  };
+  THAW_ASSIGN(const std::vector<float> alpha_n, metadata.FloatsOfLayers("xielu.alpha_n", config));
+  THAW_ASSIGN(const std::vector<float> alpha_p, metadata.FloatsOfLayers("xielu.alpha_p", config));
+  THAW_ASSIGN(const std::vector<float> beta, metadata.FloatsOfLayers("xielu.beta", config));
+  THAW_ASSIGN(const std::vector<float> epsilon, metadata.FloatsOfLayers("xielu.eps", config));
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    Activation& by = config.layers[i].activation;
+    by.alpha_n = beta[i] + softplus(alpha_n[i]);
+    by.alpha_p = softplus(alpha_p[i]);
+    by.beta = beta[i];
+    by.epsilon = epsilon[i];
+    config.layers[i].expert_activation = by;
+  }
+  return {};
+}
+
 // Factors on embeddings, scores, blocks and logits, and their bounds.
 Result<void> ReadScales(const GgufFile& file, const MetadataReader& metadata, ModelConfig& config) {
   const Family& family = *config.family;
@@ -563,6 +613,7 @@ Result<ModelConfig> ReadModelConfig(const GgufFile& file) {
   THAW_TRY(ReadLayers(file, metadata, config));
   THAW_TRY(ReadFeedForward(file, metadata, config));
   THAW_TRY(ReadRecurrence(file, metadata, config));
+  THAW_TRY(ReadActivations(metadata, config));
   THAW_TRY(ReadScales(file, metadata, config));
   const TensorInfo* embedding = file.FindTensor("token_embd.weight");
   if (embedding == nullptr) {

@@ -31,9 +31,11 @@ struct HeadShape {
 // What one layer does unlike others.
 struct LayerConfig {
   HeadShape heads = {};
-  int64_t window = 0;  // positions that a token sees, its own the last; 0: all
-  int rope = 0;        // which of ModelConfig::ropes turns its heads, or kNoRope
-  int64_t d_ff = 0;    // hidden width of the dense block; 0: none
+  int64_t window = 0;          // positions that a token sees, its own the last; 0: all
+  int rope = 0;                // which of ModelConfig::ropes turns its heads, or kNoRope
+  int64_t d_ff = 0;            // hidden width of the dense block; 0: none
+  Activation activation = {};  // of the block that all tokens go through
+  Activation expert_activation = {};
   bool has_experts = false;
   bool recurs = false;          // has a recurrent block, beside its attention where it has both
   bool has_temperature = true;  // queries are scaled by position, where the model does that

@@ -265,6 +265,33 @@ TEST(ModelConfig, WantsTheSlopesThatAFamilyDoesNotImply) {
   EXPECT_THAT(with(true), HasSubstr("mpt.attention.max_alibi_bias"));
 }
 
+TEST(ModelConfig, ReadsTheNumbersOfAnActivationLayerByLayer) {
+  TinyModel model;
+  model.architecture = "apertus";
+  std::vector<float> alpha_n = {0, 1};
+  model.add_fields = [&](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumbers<float>("xielu.alpha_n", alpha_n));
+    THAW_CHECK(writer.SetNumber<float>("xielu.alpha_p", 0));
+    THAW_CHECK(writer.SetNumbers<float>("xielu.beta", std::vector<float>{0.5F, 0.25F}));
+    THAW_CHECK(writer.SetNumber<float>("xielu.eps", -1e-6F));
+  };
+  const auto config = Read(model);
+  ASSERT_TRUE(config) << config.error().message;
+  const Activation& first = config->layers[0].activation;
+  EXPECT_EQ(first.f, Nonlinearity::kXielu);
+  EXPECT_FLOAT_EQ(first.alpha_n, 0.5F + std::log(2.0F));
+  EXPECT_FLOAT_EQ(first.alpha_p, std::log(2.0F));
+  EXPECT_EQ(first.epsilon, -1e-6F);
+  EXPECT_EQ(config->layers[1].activation.beta, 0.25F);
+  EXPECT_FLOAT_EQ(config->layers[1].activation.alpha_n, 0.25F + std::log(1 + std::exp(1.0F)));
+  alpha_n = {1, 2, 3};
+  EXPECT_THAT(ErrorOf(model), HasSubstr("'xielu.alpha_n' has 3 elements, expected one a layer: 2"));
+  alpha_n = {1, std::nanf("")};
+  EXPECT_THAT(ErrorOf(model), HasSubstr("'xielu.alpha_n' has nan, expected finite numbers"));
+  model.add_fields = {};
+  EXPECT_THAT(ErrorOf(model), HasSubstr("xielu.alpha_n"));
+}
+
 TEST(ModelConfig, NamesAMissingField) {
   TinyModel model;
   for (const char* key : {"block_count", "embedding_length", "attention.head_count",

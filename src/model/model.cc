@@ -306,7 +306,7 @@ void Model::GateAttention(const HeadShape& heads, int64_t i) {
   // Queries stood beside gates that came with them.
   const int64_t stride = config_.family->joins_query_gates ? 2 * heads.q_width() : width;
   const float* gate = work_.attention_gate + i * stride;
-  kernels_.activate(Nonlinearity::kLogistic, gate, attended, width, attended);
+  kernels_.activate({Nonlinearity::kLogistic}, gate, attended, width, attended);
 }
 
 void Model::SplitQueryGates(const HeadShape& heads, int64_t i) {
@@ -543,7 +543,7 @@ void Model::Activate(const FeedForwardWeights& ffn, int64_t n_tokens, int64_t be
     float* up = config_.family->is_gated ? work_.up + i * d_ff + begin : nullptr;
     add_bias(ffn.gate, gate);
     if (up != nullptr) add_bias(ffn.up, up);
-    kernels_.activate(config_.family->nonlinearity, gate, up, end - begin, gate);
+    kernels_.activate(ffn.activation, gate, up, end - begin, gate);
   }
 }
 

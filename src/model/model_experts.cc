@@ -190,7 +190,7 @@ Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const Expe
     float* up = each.up.rows != 0 ? work_.pair_up + pair * d_ff : nullptr;
     add_bias(each.gate, run.expert, gate);
     if (up != nullptr) add_bias(each.up, run.expert, up);
-    kernels_.activate(config_.family->nonlinearity, gate, up, d_ff, gate);
+    kernels_.activate(each.activation, gate, up, d_ff, gate);
     kernels_.quantize_activations(hidden, pair, pair + 1);
   });
   for (size_t i = 0; i < runs.size(); ++i) {

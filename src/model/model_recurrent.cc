@@ -125,7 +125,7 @@ void Model::Convolve(int64_t index, std::span<const BatchToken> batch) {
         for (int64_t c = 0; c < n; ++c) out[c] += weight[c] * x[c];
       }
       if (config_.family->recurrence != Recurrence::kShortConvolution) {
-        kernels_.activate(Nonlinearity::kSilu, out, nullptr, n, out);
+        kernels_.activate({Nonlinearity::kSilu}, out, nullptr, n, out);
       }
     }
     for (int64_t at = 0; at < held; ++at) {
@@ -179,7 +179,7 @@ Result<void> Model::RunMamba(int64_t index, std::span<const BatchToken> batch) {
   ForEachToken(n_tokens, [&](int64_t i) {
     float* rate = work_.rates + i * inner;
     kernels_.add(rate, w.step_bias.data(), inner, rate);
-    kernels_.activate(Nonlinearity::kSoftPlus, rate, nullptr, inner, rate);
+    kernels_.activate({Nonlinearity::kSoftPlus}, rate, nullptr, inner, rate);
   });
   const int64_t ranges = (inner + kSteppedColumns - 1) / kSteppedColumns;
   StepStates(index, batch, ranges, [&](int64_t i, int64_t range, float* scratch, StateStep& step) {
@@ -192,7 +192,7 @@ Result<void> Model::RunMamba(int64_t index, std::span<const BatchToken> batch) {
       const float* a = w.a.data() + key * inner + first;
       for (int64_t c = 0; c < n; ++c) decay[key * n + c] = rate[c] * a[c];
     }
-    kernels_.activate(Nonlinearity::kExp, decay, nullptr, of.keys * n, decay);
+    kernels_.activate({Nonlinearity::kExp}, decay, nullptr, of.keys * n, decay);
     float* value = scratch + of.keys * kSteppedColumns;
     for (int64_t c = 0; c < n; ++c) value[c] = rate[c] * x[c];
     step.keys = of.keys;
@@ -210,7 +210,7 @@ Result<void> Model::RunMamba(int64_t index, std::span<const BatchToken> batch) {
     float* out = work_.mixed + i * inner;
     const float* x = work_.convolved + i * inner;
     for (int64_t c = 0; c < inner; ++c) out[c] += w.d[static_cast<size_t>(c)] * x[c];
-    kernels_.activate(Nonlinearity::kSilu, work_.recurrent_gate + i * inner, out, inner, out);
+    kernels_.activate({Nonlinearity::kSilu}, work_.recurrent_gate + i * inner, out, inner, out);
   });
   return {};
 }
@@ -223,11 +223,11 @@ void Model::RunMamba2(int64_t index, std::span<const BatchToken> batch) {
   ForEachToken(n_tokens, [&](int64_t i) {
     float* steps = work_.steps + i * of.heads;
     kernels_.add(steps, w.step_bias.data(), of.heads, steps);
-    kernels_.activate(Nonlinearity::kSoftPlus, steps, nullptr, of.heads, steps);
+    kernels_.activate({Nonlinearity::kSoftPlus}, steps, nullptr, of.heads, steps);
     float* rates = work_.rates + i * of.heads;
     std::copy_n(w.a.data(), of.heads, rates);
     MultiplyInto(rates, steps, of.heads);
-    kernels_.activate(Nonlinearity::kExp, rates, nullptr, of.heads, rates);
+    kernels_.activate({Nonlinearity::kExp}, rates, nullptr, of.heads, rates);
   });
   StepStates(index, batch, of.heads, [&](int64_t i, int64_t head, float* scratch, StateStep& step) {
     const float* x = work_.convolved + i * of.convolved + head * values;
@@ -248,7 +248,8 @@ void Model::RunMamba2(int64_t index, std::span<const BatchToken> batch) {
     float* out = work_.mixed + i * of.inner;
     const float* x = work_.convolved + i * of.convolved;
     for (int64_t n = 0; n < of.inner; ++n) out[n] += w.d[static_cast<size_t>(n / values)] * x[n];
-    kernels_.activate(Nonlinearity::kSilu, work_.recurrent_gate + i * of.inner, out, of.inner, out);
+    kernels_.activate({Nonlinearity::kSilu}, work_.recurrent_gate + i * of.inner, out, of.inner,
+                      out);
     if (w.norm.empty()) return;
     const int64_t size = of.inner / of.groups;
     for (int64_t first = 0; first < of.inner; first += size) {
@@ -287,10 +288,10 @@ void Model::RunDelta(int64_t index, std::span<const BatchToken> batch) {
     } else {
       std::copy_n(steps, of.heads, rates);
     }
-    kernels_.activate(Nonlinearity::kLogistic, betas, nullptr, of.heads, betas);
+    kernels_.activate({Nonlinearity::kLogistic}, betas, nullptr, of.heads, betas);
     kernels_.add(rates, w.step_bias.data(), of.heads, rates);
-    kernels_.activate(Nonlinearity::kSoftPlus, rates, w.a.data(), of.heads, rates);
-    kernels_.activate(Nonlinearity::kExp, rates, nullptr, of.heads, rates);
+    kernels_.activate({Nonlinearity::kSoftPlus}, rates, w.a.data(), of.heads, rates);
+    kernels_.activate({Nonlinearity::kExp}, rates, nullptr, of.heads, rates);
   });
   const bool deals = config_.family->deals_key_heads;
   StepStates(index, batch, of.heads, [&](int64_t i, int64_t head, float* scratch, StateStep& step) {
@@ -326,7 +327,8 @@ void Model::RunDelta(int64_t index, std::span<const BatchToken> batch) {
       float* x = out + head * values;
       kernels_.rms_norm(x, w.norm.data(), values, config_.norm_epsilon, x);
     }
-    kernels_.activate(Nonlinearity::kSilu, work_.recurrent_gate + i * of.inner, out, of.inner, out);
+    kernels_.activate({Nonlinearity::kSilu}, work_.recurrent_gate + i * of.inner, out, of.inner,
+                      out);
   });
 }
 

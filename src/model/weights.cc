@@ -339,6 +339,7 @@ class LayerDescriber {
       return Name(fmt::format("{}{}", part, suffix));
     };
     FeedForwardWeights ffn;
+    ffn.activation = of_layer_.activation;
     if (!family_.is_gated) {
       THAW_ASSIGN(ffn.gate, find_.Linear(name("ffn_up"), d_ff, d, bias));
     } else if (family_.joins_gate_up) {
@@ -372,6 +373,7 @@ class LayerDescriber {
     }
     find_.EnterGroup(index_, WeightGroup::kExperts);
     FeedForwardWeights& each = experts.each;
+    each.activation = of_layer_.expert_activation;
     if (family_.is_gated) {
       THAW_ASSIGN(each.gate, find_.Experts(Name("ffn_gate_exps"), d_ff, width, bias));
       THAW_ASSIGN(each.up, find_.Experts(Name("ffn_up_exps"), d_ff, width, bias));

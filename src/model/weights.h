@@ -34,6 +34,7 @@ struct FeedForwardWeights {
   LinearWeights gate;  // without gates (Family::is_gated) what the nonlinearity is applied to
   LinearWeights up;    // no matrix without gates
   LinearWeights down;
+  Activation activation;
 
   bool is_there() const { return down.rows != 0; }
 };

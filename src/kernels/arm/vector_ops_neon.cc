@@ -78,7 +78,7 @@ float32x4_t SoftPlus(float32x4_t x) {
 }
 
 template <Nonlinearity f>
-float32x4_t Apply(float32x4_t x) {
+float32x4_t Apply(const Activation& by, float32x4_t x) {
   if constexpr (f == Nonlinearity::kSilu) {
     return TimesLogistic(x, x);
   } else if constexpr (f == Nonlinearity::kGelu) {
@@ -94,6 +94,15 @@ float32x4_t Apply(float32x4_t x) {
   } else if constexpr (f == Nonlinearity::kClampedSwish) {
     const float32x4_t bounded = vminq_f32(vdupq_n_f32(kSwishBound), x);
     return TimesLogistic(bounded, vmulq_n_f32(bounded, kSwishSlope));
+  } else if constexpr (f == Nonlinearity::kBoundedSilu) {
+    return vminq_f32(vdupq_n_f32(by.bound), TimesLogistic(x, x));
+  } else if constexpr (f == Nonlinearity::kXielu) {
+    const float32x4_t beta = vdupq_n_f32(by.beta);
+    const float32x4_t above = vmulq_f32(vfmaq_n_f32(beta, x, by.alpha_p), x);
+    const float32x4_t power = Exp(vminq_f32(vdupq_n_f32(by.epsilon), x));
+    const float32x4_t rest = vsubq_f32(vsubq_f32(power, vdupq_n_f32(1.0f)), x);
+    const float32x4_t below = vfmaq_n_f32(vmulq_f32(beta, x), rest, by.alpha_n);
+    return vbslq_f32(vcgtq_f32(x, vdupq_n_f32(0)), above, below);
   } else {
     const float32x4_t positive = vmaxq_f32(vdupq_n_f32(0), x);
     return f == Nonlinearity::kRelu ? positive : vmulq_f32(positive, positive);
@@ -102,22 +111,26 @@ float32x4_t Apply(float32x4_t x) {
 
 // What f of a gate is multiplied with.
 template <Nonlinearity f>
-float32x4_t Factor(float32x4_t up) {
-  if constexpr (f != Nonlinearity::kClampedSwish) return up;
-  const float32x4_t above = vmaxq_f32(vdupq_n_f32(-kSwishBound), up);
-  return vaddq_f32(vminq_f32(vdupq_n_f32(kSwishBound), above), vdupq_n_f32(1.0f));
+float32x4_t Factor(const Activation& by, float32x4_t up) {
+  constexpr bool kClamps = f == Nonlinearity::kClampedSwish;
+  if constexpr (!kClamps && f != Nonlinearity::kBoundedSilu) return up;
+  const float bound = kClamps ? kSwishBound : by.bound;
+  const float32x4_t above = vmaxq_f32(vdupq_n_f32(-bound), up);
+  const float32x4_t within = vminq_f32(vdupq_n_f32(bound), above);
+  return kClamps ? vaddq_f32(within, vdupq_n_f32(1.0f)) : within;
 }
 
 template <Nonlinearity f>
-void ActivateBy(const float* gate, const float* up, int64_t n, float* out) {
+void ActivateBy(const Activation& by, const float* gate, const float* up, int64_t n, float* out) {
   int64_t i = 0;
   for (; i + 4 <= n; i += 4) {
-    const float32x4_t x = Apply<f>(vld1q_f32(gate + i));
-    vst1q_f32(out + i, up == nullptr ? x : vmulq_f32(x, Factor<f>(vld1q_f32(up + i))));
+    const float32x4_t x = Apply<f>(by, vld1q_f32(gate + i));
+    vst1q_f32(out + i, up == nullptr ? x : vmulq_f32(x, Factor<f>(by, vld1q_f32(up + i))));
   }
   if (i == n) return;
-  const float32x4_t x = Apply<f>(LoadFirst(gate + i, n - i));
-  StoreFirst(out + i, up == nullptr ? x : vmulq_f32(x, Factor<f>(LoadFirst(up + i, n - i))), n - i);
+  const float32x4_t x = Apply<f>(by, LoadFirst(gate + i, n - i));
+  StoreFirst(out + i, up == nullptr ? x : vmulq_f32(x, Factor<f>(by, LoadFirst(up + i, n - i))),
+             n - i);
 }
 
 // The sum of (x[i] - center)^2, or of x[i], in eight vectors, so that the latency of fma is hidden,
@@ -282,24 +295,28 @@ void LayerNorm(const float* x, const float* weight, const float* bias, int64_t n
              rest);
 }
 
-void Activate(Nonlinearity f, const float* gate, const float* up, int64_t n, float* out) {
-  switch (f) {
+void Activate(const Activation& by, const float* gate, const float* up, int64_t n, float* out) {
+  switch (by.f) {
     case Nonlinearity::kSilu:
-      return ActivateBy<Nonlinearity::kSilu>(gate, up, n, out);
+      return ActivateBy<Nonlinearity::kSilu>(by, gate, up, n, out);
     case Nonlinearity::kGelu:
-      return ActivateBy<Nonlinearity::kGelu>(gate, up, n, out);
+      return ActivateBy<Nonlinearity::kGelu>(by, gate, up, n, out);
     case Nonlinearity::kReluSquared:
-      return ActivateBy<Nonlinearity::kReluSquared>(gate, up, n, out);
+      return ActivateBy<Nonlinearity::kReluSquared>(by, gate, up, n, out);
     case Nonlinearity::kRelu:
-      return ActivateBy<Nonlinearity::kRelu>(gate, up, n, out);
+      return ActivateBy<Nonlinearity::kRelu>(by, gate, up, n, out);
     case Nonlinearity::kClampedSwish:
-      return ActivateBy<Nonlinearity::kClampedSwish>(gate, up, n, out);
+      return ActivateBy<Nonlinearity::kClampedSwish>(by, gate, up, n, out);
     case Nonlinearity::kLogistic:
-      return ActivateBy<Nonlinearity::kLogistic>(gate, up, n, out);
+      return ActivateBy<Nonlinearity::kLogistic>(by, gate, up, n, out);
     case Nonlinearity::kExp:
-      return ActivateBy<Nonlinearity::kExp>(gate, up, n, out);
+      return ActivateBy<Nonlinearity::kExp>(by, gate, up, n, out);
     case Nonlinearity::kSoftPlus:
-      return ActivateBy<Nonlinearity::kSoftPlus>(gate, up, n, out);
+      return ActivateBy<Nonlinearity::kSoftPlus>(by, gate, up, n, out);
+    case Nonlinearity::kBoundedSilu:
+      return ActivateBy<Nonlinearity::kBoundedSilu>(by, gate, up, n, out);
+    case Nonlinearity::kXielu:
+      return ActivateBy<Nonlinearity::kXielu>(by, gate, up, n, out);
   }
 }
 

@@ -13,7 +13,7 @@ void MatMul(const WeightRows& weights, int64_t row_begin, int64_t row_end,
 void RmsNorm(const float* x, const float* weight, int64_t n, float epsilon, float* out);
 void LayerNorm(const float* x, const float* weight, const float* bias, int64_t n, float epsilon,
                float* out);
-void Activate(Nonlinearity f, const float* gate, const float* up, int64_t n, float* out);
+void Activate(const Activation& by, const float* gate, const float* up, int64_t n, float* out);
 void SoftCap(float* x, int64_t n, float cap);
 void Add(const float* a, const float* b, int64_t n, float* out);
 void Rope(float* heads, int64_t n_heads, int64_t head_stride, const float* cos_sin,

@@ -5,11 +5,22 @@
 namespace thaw::portable {
 namespace {
 
-float Apply(Nonlinearity f, float x) {
+float Xielu(const Activation& by, float x) {
+  if (x > 0) return (by.alpha_p * x + by.beta) * x;
+  const float bounded = x > by.epsilon ? by.epsilon : x;
+  return by.alpha_n * (std::expm1(bounded) - x) + by.beta * x;
+}
+
+float Apply(const Activation& by, float x) {
   constexpr float kSlope = 0x1.988454p+0f;  // 2 sqrt(2 / pi)
-  switch (f) {
+  const float silu = x / (1.0f + std::exp(-x));
+  switch (by.f) {
     case Nonlinearity::kSilu:
-      return x / (1.0f + std::exp(-x));
+      return silu;
+    case Nonlinearity::kBoundedSilu:
+      return silu > by.bound ? by.bound : silu;
+    case Nonlinearity::kXielu:
+      return Xielu(by, x);
     case Nonlinearity::kGelu:
       return x / (1.0f + std::exp(-kSlope * (x + 0.044715f * x * x * x)));
     case Nonlinearity::kReluSquared:
@@ -30,9 +41,10 @@ float Apply(Nonlinearity f, float x) {
 }
 
 // What f of a gate is multiplied with.
-float Factor(Nonlinearity f, float up) {
-  if (f != Nonlinearity::kClampedSwish) return up;
-  return (up < -kSwishBound ? -kSwishBound : (up > kSwishBound ? kSwishBound : up)) + 1;
+float Factor(const Activation& by, float up) {
+  const auto within = [&](float bound) { return up < -bound ? -bound : (up > bound ? bound : up); };
+  if (by.f == Nonlinearity::kClampedSwish) return within(kSwishBound) + 1;
+  return by.f == Nonlinearity::kBoundedSilu ? within(by.bound) : up;
 }
 
 }  // namespace
@@ -59,9 +71,9 @@ void LayerNorm(const float* x, const float* weight, const float* bias, int64_t n
   }
 }
 
-void Activate(Nonlinearity f, const float* gate, const float* up, int64_t n, float* out) {
+void Activate(const Activation& by, const float* gate, const float* up, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) {
-    out[i] = Apply(f, gate[i]) * (up == nullptr ? 1 : Factor(f, up[i]));
+    out[i] = Apply(by, gate[i]) * (up == nullptr ? 1 : Factor(by, up[i]));
   }
 }
 

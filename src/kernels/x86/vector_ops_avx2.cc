@@ -84,7 +84,7 @@ __m256 SoftPlus(__m256 x) {
 }
 
 template <Nonlinearity f>
-__m256 Apply(__m256 x) {
+__m256 Apply(const Activation& by, __m256 x) {
   if constexpr (f == Nonlinearity::kSilu) {
     return TimesLogistic(x, x);
   } else if constexpr (f == Nonlinearity::kLogistic) {
@@ -100,6 +100,15 @@ __m256 Apply(__m256 x) {
   } else if constexpr (f == Nonlinearity::kClampedSwish) {
     const __m256 bounded = _mm256_min_ps(_mm256_set1_ps(kSwishBound), x);
     return TimesLogistic(bounded, _mm256_mul_ps(_mm256_set1_ps(kSwishSlope), bounded));
+  } else if constexpr (f == Nonlinearity::kBoundedSilu) {
+    return _mm256_min_ps(_mm256_set1_ps(by.bound), TimesLogistic(x, x));
+  } else if constexpr (f == Nonlinearity::kXielu) {
+    const __m256 beta = _mm256_set1_ps(by.beta);
+    const __m256 above = _mm256_mul_ps(_mm256_fmadd_ps(_mm256_set1_ps(by.alpha_p), x, beta), x);
+    const __m256 power = Exp(_mm256_min_ps(_mm256_set1_ps(by.epsilon), x));
+    const __m256 rest = _mm256_sub_ps(_mm256_sub_ps(power, _mm256_set1_ps(1.0f)), x);
+    const __m256 below = _mm256_fmadd_ps(_mm256_set1_ps(by.alpha_n), rest, _mm256_mul_ps(beta, x));
+    return _mm256_blendv_ps(below, above, _mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_GT_OQ));
   } else {
     const __m256 positive = _mm256_max_ps(_mm256_setzero_ps(), x);
     return f == Nonlinearity::kRelu ? positive : _mm256_mul_ps(positive, positive);
@@ -108,25 +117,28 @@ __m256 Apply(__m256 x) {
 
 // What f of a gate is multiplied with.
 template <Nonlinearity f>
-__m256 Factor(__m256 up) {
-  if constexpr (f != Nonlinearity::kClampedSwish) return up;
-  const __m256 bound = _mm256_set1_ps(kSwishBound);
+__m256 Factor(const Activation& by, __m256 up) {
+  constexpr bool kClamps = f == Nonlinearity::kClampedSwish;
+  if constexpr (!kClamps && f != Nonlinearity::kBoundedSilu) return up;
+  const __m256 bound = _mm256_set1_ps(kClamps ? kSwishBound : by.bound);
   const __m256 above = _mm256_max_ps(_mm256_sub_ps(_mm256_setzero_ps(), bound), up);
-  return _mm256_add_ps(_mm256_min_ps(bound, above), _mm256_set1_ps(1.0f));
+  const __m256 within = _mm256_min_ps(bound, above);
+  return kClamps ? _mm256_add_ps(within, _mm256_set1_ps(1.0f)) : within;
 }
 
 template <Nonlinearity f>
-void ActivateBy(const float* gate, const float* up, int64_t n, float* out) {
+void ActivateBy(const Activation& by, const float* gate, const float* up, int64_t n, float* out) {
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
-    const __m256 x = Apply<f>(_mm256_loadu_ps(gate + i));
+    const __m256 x = Apply<f>(by, _mm256_loadu_ps(gate + i));
     _mm256_storeu_ps(out + i,
-                     up == nullptr ? x : _mm256_mul_ps(x, Factor<f>(_mm256_loadu_ps(up + i))));
+                     up == nullptr ? x : _mm256_mul_ps(x, Factor<f>(by, _mm256_loadu_ps(up + i))));
   }
   if (i == n) return;
-  const __m256 x = Apply<f>(LoadFirst(gate + i, n - i));
-  _mm256_maskstore_ps(out + i, FirstLanes(n - i),
-                      up == nullptr ? x : _mm256_mul_ps(x, Factor<f>(LoadFirst(up + i, n - i))));
+  const __m256 x = Apply<f>(by, LoadFirst(gate + i, n - i));
+  _mm256_maskstore_ps(
+      out + i, FirstLanes(n - i),
+      up == nullptr ? x : _mm256_mul_ps(x, Factor<f>(by, LoadFirst(up + i, n - i))));
 }
 
 // In four vectors, so that the latency of fma is hidden, and 32 short chains of rounding.
@@ -293,24 +305,28 @@ void LayerNorm(const float* x, const float* weight, const float* bias, int64_t n
                            bias ? LoadFirst(bias + i, rest) : zero));
 }
 
-void Activate(Nonlinearity f, const float* gate, const float* up, int64_t n, float* out) {
-  switch (f) {
+void Activate(const Activation& by, const float* gate, const float* up, int64_t n, float* out) {
+  switch (by.f) {
     case Nonlinearity::kSilu:
-      return ActivateBy<Nonlinearity::kSilu>(gate, up, n, out);
+      return ActivateBy<Nonlinearity::kSilu>(by, gate, up, n, out);
     case Nonlinearity::kGelu:
-      return ActivateBy<Nonlinearity::kGelu>(gate, up, n, out);
+      return ActivateBy<Nonlinearity::kGelu>(by, gate, up, n, out);
     case Nonlinearity::kReluSquared:
-      return ActivateBy<Nonlinearity::kReluSquared>(gate, up, n, out);
+      return ActivateBy<Nonlinearity::kReluSquared>(by, gate, up, n, out);
     case Nonlinearity::kRelu:
-      return ActivateBy<Nonlinearity::kRelu>(gate, up, n, out);
+      return ActivateBy<Nonlinearity::kRelu>(by, gate, up, n, out);
     case Nonlinearity::kClampedSwish:
-      return ActivateBy<Nonlinearity::kClampedSwish>(gate, up, n, out);
+      return ActivateBy<Nonlinearity::kClampedSwish>(by, gate, up, n, out);
     case Nonlinearity::kLogistic:
-      return ActivateBy<Nonlinearity::kLogistic>(gate, up, n, out);
+      return ActivateBy<Nonlinearity::kLogistic>(by, gate, up, n, out);
     case Nonlinearity::kExp:
-      return ActivateBy<Nonlinearity::kExp>(gate, up, n, out);
+      return ActivateBy<Nonlinearity::kExp>(by, gate, up, n, out);
     case Nonlinearity::kSoftPlus:
-      return ActivateBy<Nonlinearity::kSoftPlus>(gate, up, n, out);
+      return ActivateBy<Nonlinearity::kSoftPlus>(by, gate, up, n, out);
+    case Nonlinearity::kBoundedSilu:
+      return ActivateBy<Nonlinearity::kBoundedSilu>(by, gate, up, n, out);
+    case Nonlinearity::kXielu:
+      return ActivateBy<Nonlinearity::kXielu>(by, gate, up, n, out);
   }
 }
 
