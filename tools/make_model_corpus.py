@@ -33,6 +33,10 @@ EXPERTS = {"ffn_gate_inp.weight": (D, EXPERT_COUNT),
            "ffn_gate_exps.weight": (D, EXPERT_FF, EXPERT_COUNT),
            "ffn_up_exps.weight": (D, EXPERT_FF, EXPERT_COUNT),
            "ffn_down_exps.weight": (EXPERT_FF, D, EXPERT_COUNT)}
+JOINED_EXPERTS = {"ffn_gate_inp.weight": (D, EXPERT_COUNT),
+                  "ffn_gate_up_exps.weight": (D, 2 * EXPERT_FF, EXPERT_COUNT),
+                  "ffn_down_exps.weight": (EXPERT_FF, D, EXPERT_COUNT),
+                  "ffn_down_exps.scale": (EXPERT_COUNT,)}
 SHARED = {"ffn_gate_inp_shexp.weight": (D,), "ffn_gate_shexp.weight": (D, FF),
           "ffn_up_shexp.weight": (D, FF), "ffn_down_shexp.weight": (FF, D)}
 HEAD_BIASES_APART = {"attn_q.bias": (HEADS * HEAD,), "attn_k.bias": (KV_HEADS * HEAD,),
@@ -88,6 +92,14 @@ MODELS = {
     "falcon-h1": (1, NORMS | MAMBA2 | HEADS_APART | GATED, {}, HEADS_OF_STATES),
     "qwen35": (1, {"attn_norm.weight": (D,), "post_attention_norm.weight": (D,)} | DELTA | GATED, {},
                HEADS_OF_STATES),
+    "bitnet": (1, NORMS | HEADS_APART | GATED | {
+        "attn_sub_norm.weight": (HEADS * HEAD,), "ffn_sub_norm.weight": (FF,),
+        "attn_q.scale": (1,), "ffn_down.scale": (1,)}, {}, {"hidden_activation": "relu2"}),
+    "step35": (2, NORMS | HEADS_APART | HEAD_NORMS | {"attn_gate.weight": (D, HEADS)} |
+               JOINED_EXPERTS, {"rope_freqs.weight": (HEAD // 2,)},
+               WINDOW | {"attention.sliding_window_pattern": [0, 1], "expert_count": EXPERT_COUNT,
+                         "expert_used_count": 2, "swiglu_clamp_exp": [0.0, 0.5],
+                         "attention.head_count": [HEADS, HEADS]}),
     "mistral3": (1, NORMS | HEADS_APART | GATED, {}, {"attention.temperature_scale": 0.1}),
 }
 LAYER_NORMED = {"bloom", "cohere2", "gptneox", "gpt2"}
@@ -105,7 +117,8 @@ def value(of):
     if isinstance(of, float):
         return struct.pack("<If", FLOAT32, of)
     if isinstance(of, list):
-        return struct.pack(f"<IIQ{len(of)}I", ARRAY, UINT32, len(of), *of)
+        kind, letter = (FLOAT32, "f") if isinstance(of[0], float) else (UINT32, "I")
+        return struct.pack(f"<IIQ{len(of)}{letter}", ARRAY, kind, len(of), *of)
     return struct.pack("<II", UINT32, of)
 
 

@@ -123,12 +123,33 @@ TEST_P(EngineOn, NoKindOfFamilyDependsOnChunksOrThreads) {
   if (ConformanceDir().empty()) GTEST_SKIP() << "the conformance folder is absent";
   // Windows (whose keys and values go round in rings of 64 to 256 positions, or in none), soft
   // caps, norms of all kinds and places, parallel blocks, learned positions, layers without rope;
-  // slopes; experts of all kinds of routers, biases, shared blocks, sinks, gates of attention;
+  // slopes, norms within blocks, scales of matrices, heads and ropes that differ from layer to
+  // layer; experts of all kinds of routers, biases, shared blocks, sinks, gates of attention;
   // recurrent layers of all kinds.
-  for (const char* name :
-       {"gemma2", "gemma3", "cohere2", "phi2", "gpt2", "olmo3", "stablelm2-12b", "bailingmoe2",
-        "qwen2moe", "gpt-oss", "llama4-scout", "smallthinker", "afmoe", "lfm2moe", "jamba",
-        "falcon-h1", "nemotron_h_moe-latent", "qwen35moe", "qwen3next-legacy", "bloom"}) {
+  for (const char* name : {"gemma2",
+                           "gemma3",
+                           "cohere2",
+                           "phi2",
+                           "gpt2",
+                           "olmo3",
+                           "stablelm2-12b",
+                           "bailingmoe2",
+                           "qwen2moe",
+                           "gpt-oss",
+                           "llama4-scout",
+                           "smallthinker",
+                           "afmoe",
+                           "lfm2moe",
+                           "jamba",
+                           "falcon-h1",
+                           "nemotron_h_moe-latent",
+                           "qwen35moe",
+                           "qwen3next-legacy",
+                           "bloom",
+                           "apertus",
+                           "bitnet",
+                           "mimo2",
+                           "step35"}) {
     const std::string path = (ConformanceDir() / "models" / name).string() + ".gguf";
     std::vector<float> first;
     for (const auto& [threads, chunk] : {std::pair(1, 1), {2, 3}, {3, 70}, {2, 300}}) {

@@ -185,7 +185,7 @@ std::vector<ShapeTensor> LayerTensors(const ModelShape& shape, const Family& fam
     vector("attn_k_norm.weight", shape.head_dim, 1);
   }
   linear("attn_output", d, q_size, family.attention_output_bias);
-  if (family.has_sinks) vector("attn_sinks.weight", shape.n_heads, 0);
+  if (family.sinks == Presence::kRequired) vector("attn_sinks.weight", shape.n_heads, 0);
   vector(fmt::format("{}.weight", family.ffn_norm), d, 1);
   if (shape.n_experts > 0) {
     const auto experts = [&](std::string_view part, int64_t rows, int64_t cols) {

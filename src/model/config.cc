@@ -293,6 +293,9 @@ Result<std::vector<bool>> ReadWindowedLayers(const GgufFile& file, const Metadat
       return windowed;
     }
     THAW_ASSIGN(period, metadata.Size(kPattern, kMaxLayers));
+  } else if (config.family->windows.is_stated) {
+    return Fail(ErrorCode::kCorrupt, "{}: field '{}' is missing", file.path(),
+                metadata.Key(kPattern));
   }
   std::vector<bool> windowed(n_layers);
   for (int64_t i = 0; i < config.n_layers; ++i) {
@@ -329,9 +332,11 @@ Result<void> ReadLayers(const GgufFile& file, const MetadataReader& metadata, Mo
   }
   config.most_positions = family.chunk;
   const WindowPattern& windows = family.windows;
-  if (windows.period == 0) return {};
-  THAW_ASSIGN(int64_t window,
-              metadata.SizeOr("attention.sliding_window", kMaxContext, windows.default_size));
+  if (windows.period == 0 && !windows.is_stated) return {};
+  constexpr std::string_view kWindow = "attention.sliding_window";
+  THAW_ASSIGN(int64_t window, windows.is_stated
+                                  ? metadata.Size(kWindow, kMaxContext)
+                                  : metadata.SizeOr(kWindow, kMaxContext, windows.default_size));
   if (window == 0) return {};
   if (windows.only_size != 0) window = windows.only_size;
   THAW_ASSIGN(const std::vector<bool> windowed, ReadWindowedLayers(file, metadata, config));
@@ -339,6 +344,14 @@ Result<void> ReadLayers(const GgufFile& file, const MetadataReader& metadata, Mo
   if (windows.freq_base != 0) local.freq_base = windows.freq_base;
   THAW_ASSIGN(local.freq_base, metadata.PositiveOr("rope.freq_base_swa", local.freq_base));
   if (!windows.scales_rope) local.scaling = {};
+  if (windows.halves_full_rope) {
+    int64_t& rope_dim = config.ropes.front().rope_dim;
+    if (rope_dim % 4 != 0) {
+      return Fail(ErrorCode::kCorrupt, "{}: field '{}' is {}, expected a multiple of 4",
+                  file.path(), metadata.Key("rope.dimension_count"), rope_dim);
+    }
+    rope_dim /= 2;
+  }
   config.ropes.push_back(std::move(local));
   for (size_t i = 0; i < windowed.size(); ++i) {
     LayerConfig& layer = config.layers[i];
@@ -403,7 +416,10 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
   ExpertConfig& experts = config.experts;
   THAW_ASSIGN(experts.n, metadata.Size("expert_count", kMaxExperts));
   THAW_ASSIGN(experts.n_used, metadata.Size("expert_used_count", static_cast<uint64_t>(experts.n)));
-  const int64_t in_tensor = RowsOf(file, part(with_experts, "ffn_up_exps"));
+  const int64_t joined = RowsOf(file, part(with_experts, "ffn_gate_up_exps"));
+  experts.joins_gate_up = config.family->is_gated && joined != 0;
+  const int64_t in_tensor =
+      experts.joins_gate_up ? joined / 2 : RowsOf(file, part(with_experts, "ffn_up_exps"));
   THAW_ASSIGN(experts.d_ff,
               metadata.SizeOrNone("expert_feed_forward_length", kMaxWidth, in_tensor));
   if (experts.d_ff < 1) {
@@ -479,10 +495,46 @@ Result<void> ReadRecurrence(const GgufFile& file, const MetadataReader& metadata
   return {};
 }
 
+// The nonlinearity by its name, where the family's files may state one.
+Result<Nonlinearity> ReadNonlinearity(const GgufFile& file, const MetadataReader& metadata,
+                                      const Family& family) {
+  const std::string key = metadata.Key("hidden_activation");
+  if (!family.states_nonlinearity || file.Find(key) == nullptr) return family.nonlinearity;
+  THAW_ASSIGN(const std::string name, file.GetString(key));
+  if (name == "silu") return Nonlinearity::kSilu;
+  if (name == "relu2") return Nonlinearity::kReluSquared;
+  return Fail(ErrorCode::kUnsupported, "{}: field '{}' is '{}'; supported are: silu, relu2",
+              file.path(), key, name);
+}
+
+// The bounds of SiLU in each layer; those of bounds that are near zero have none.
+Result<void> ReadBounds(const MetadataReader& metadata, std::string_view key, ModelConfig& config,
+                        Activation LayerConfig::*activation) {
+  constexpr float kLeastBound = 1e-6F;
+  std::vector<float> bounds(config.layers.size());
+  if (metadata.Has(key)) {
+    THAW_ASSIGN(bounds, metadata.FloatsOfLayers(metadata.Key(key), config));
+  }
+  for (size_t i = 0; i < bounds.size(); ++i) {
+    Activation& by = config.layers[i].*activation;
+    by = bounds[i] > kLeastBound ? Activation{.f = Nonlinearity::kBoundedSilu, .bound = bounds[i]}
+                                 : Activation{.f = Nonlinearity::kSilu};
+  }
+  return {};
+}
+
 // What blocks do with their hidden layers.
-Result<void> ReadActivations(const MetadataReader& metadata, ModelConfig& config) {
-  const Nonlinearity f = config.family->nonlinearity;
-  for (LayerConfig& layer : config.layers) layer.activation = layer.expert_activation = {.f = f};
+Result<void> ReadActivations(const GgufFile& file, const MetadataReader& metadata,
+                             ModelConfig& config) {
+  THAW_ASSIGN(const Nonlinearity f, ReadNonlinearity(file, metadata, *config.family));
+  for (LayerConfig& layer : config.layers) {
+    layer.activation.f = f;
+    layer.expert_activation.f = f;
+  }
+  if (f == Nonlinearity::kBoundedSilu) {
+    THAW_TRY(ReadBounds(metadata, "swiglu_clamp_shexp", config, &LayerConfig::activation));
+    return ReadBounds(metadata, "swiglu_clamp_exp", config, &LayerConfig::expert_activation);
+  }
   if (f != Nonlinearity::kXielu) return {};
   // The alphas of the file are what positive ones are the softplus of.
   const auto softplus = [](float x) {
@@ -521,6 +573,7 @@ Result<void> ReadScales(const GgufFile& file, const MetadataReader& metadata, Mo
               metadata.PositiveOrNone("attn_logit_softcapping", family.attention_soft_cap));
   THAW_ASSIGN(config.final_soft_cap,
               metadata.PositiveOrNone("final_logit_softcapping", family.final_soft_cap));
+  THAW_ASSIGN(config.value_scale, metadata.PositiveOr("attention.value_scale", 1));
   THAW_ASSIGN(config.qkv_clamp, metadata.PositiveOrNone("attention.clamp_kqv", 0));
   THAW_ASSIGN(config.temperature_scale,
               metadata.PositiveOrNone("attention.temperature_scale", family.chunk_temperature));
@@ -613,7 +666,7 @@ Result<ModelConfig> ReadModelConfig(const GgufFile& file) {
   THAW_TRY(ReadLayers(file, metadata, config));
   THAW_TRY(ReadFeedForward(file, metadata, config));
   THAW_TRY(ReadRecurrence(file, metadata, config));
-  THAW_TRY(ReadActivations(metadata, config));
+  THAW_TRY(ReadActivations(file, metadata, config));
   THAW_TRY(ReadScales(file, metadata, config));
   const TensorInfo* embedding = file.FindTensor("token_embd.weight");
   if (embedding == nullptr) {

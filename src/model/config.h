@@ -67,6 +67,7 @@ struct ModelConfig {
   float attention_scale = 1;     // of scores
   float attention_soft_cap = 0;  // c of c tanh(score / c); 0: none
   float final_soft_cap = 0;      // of logits, likewise
+  float value_scale = 1;         // of what attention adds
   float qkv_clamp = 0;           // queries, keys and values are kept within +-this; 0: as is
   float slope_bias = 0;          // slopes of n heads begin with 2^(-bias / n); 0: there are none
   float temperature_scale = 0;   // s: queries times 1 + s ln(1 + floor(position / interval))
@@ -81,7 +82,9 @@ struct ModelConfig {
   int64_t Most(FunctionRef<int64_t(const LayerConfig& layer)> size) const;
   // Hidden width of the widest block that all tokens go through.
   int64_t widest_block() const;
-  bool gates_attention() const { return family->gates_attention || family->joins_query_gates; }
+  bool gates_attention() const {
+    return family->attention_gate != AttentionGate::kNone || family->joins_query_gates;
+  }
   // Of the first layer that has attention; of no heads where none has.
   HeadShape first_heads() const;
   // Of the rope that turns the most of a head; 0 without ropes.

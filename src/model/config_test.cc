@@ -292,6 +292,73 @@ TEST(ModelConfig, ReadsTheNumbersOfAnActivationLayerByLayer) {
   EXPECT_THAT(ErrorOf(model), HasSubstr("xielu.alpha_n"));
 }
 
+TEST(ModelConfig, AFileMayStateTheNonlinearity) {
+  TinyModel model;
+  model.architecture = "bitnet";
+  EXPECT_EQ(Read(model)->layers[0].activation.f, Nonlinearity::kSilu);
+  const auto with = [&](const char* name) {
+    model.add_fields = [name](GgufWriter& writer) {
+      THAW_CHECK(writer.SetString("bitnet.hidden_activation", name));
+    };
+    return ErrorOf(model);
+  };
+  EXPECT_EQ(with("relu2"), "no error");
+  EXPECT_EQ(Read(model)->layers[0].activation.f, Nonlinearity::kReluSquared);
+  EXPECT_THAT(with("tanh"), HasSubstr("'bitnet.hidden_activation' is 'tanh'; supported are"));
+}
+
+// A model of two layers of step35, the second of which sees a window of 16 positions.
+TinyModel StatedWindows(std::function<void(GgufWriter&)> more = {}) {
+  TinyModel model;
+  model.architecture = "step35";
+  model.add_fields = [=](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumber<uint32_t>("step35.attention.sliding_window", 16));
+    THAW_CHECK(writer.SetNumbers<int32_t>("step35.attention.sliding_window_pattern",
+                                          std::vector<int32_t>{0, 1}));
+    if (more) more(writer);
+  };
+  return model;
+}
+
+TEST(ModelConfig, LayersThatSeeEverythingMayTurnHalfOfWhatTheOthersDo) {
+  const auto config = Read(StatedWindows());
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_THAT(WindowsOf(*config), ElementsAre(0, 16));
+  EXPECT_THAT(RopesOf(*config), ElementsAre(0, 1));
+  EXPECT_EQ(config->ropes[0].rope_dim, 4);
+  EXPECT_EQ(config->ropes[1].rope_dim, 8);
+  EXPECT_THAT(ErrorOf(StatedWindows([](GgufWriter& writer) {
+                THAW_CHECK(writer.SetNumber<uint32_t>("step35.rope.dimension_count", 6));
+              })),
+              HasSubstr("'step35.rope.dimension_count' is 6, expected a multiple of 4"));
+}
+
+TEST(ModelConfig, WantsTheWindowsThatAFamilyDoesNotImply) {
+  TinyModel model = StatedWindows();
+  model.add_fields = {};
+  EXPECT_THAT(ErrorOf(model), HasSubstr("step35.attention.sliding_window"));
+  model.add_fields = [](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumber<uint32_t>("step35.attention.sliding_window", 16));
+  };
+  EXPECT_THAT(ErrorOf(model), HasSubstr("step35.attention.sliding_window_pattern"));
+}
+
+TEST(ModelConfig, BoundsOfSiluDifferFromLayerToLayer) {
+  std::vector<float> bounds = {0, 0.5F};
+  const TinyModel model = StatedWindows([&](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumbers<float>("step35.swiglu_clamp_shexp", bounds));
+    THAW_CHECK(writer.SetNumber<float>("step35.swiglu_clamp_exp", 7));
+  });
+  const auto config = Read(model);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->layers[0].activation.f, Nonlinearity::kSilu);
+  EXPECT_EQ(config->layers[1].activation.f, Nonlinearity::kBoundedSilu);
+  EXPECT_EQ(config->layers[1].activation.bound, 0.5F);
+  EXPECT_EQ(config->layers[0].expert_activation.bound, 7);
+  bounds = {1};
+  EXPECT_THAT(ErrorOf(model), HasSubstr("swiglu_clamp_shexp' has 1 elements"));
+}
+
 TEST(ModelConfig, NamesAMissingField) {
   TinyModel model;
   for (const char* key : {"block_count", "embedding_length", "attention.head_count",

@@ -22,6 +22,8 @@ struct ExpertConfig {
   int64_t n_used = 0;  // by a token
   int64_t width = 0;   // of what an expert reads and writes: d_model, or that of a latent stream
   int64_t d_ff = 0;    // hidden width of each
+  // One matrix has, for each expert, the rows of gate and then those of up.
+  bool joins_gate_up = false;
   int64_t shared_d_ff = 0;  // of the block that all tokens go through beside them; 0: none
   Gating gating = Gating::kSoftmax;
   bool renormalizes = false;  // weights are divided by their sum
@@ -29,6 +31,9 @@ struct ExpertConfig {
   // Experts stand in groups of as many; only those of the best groups can be chosen.
   int64_t n_groups = 1;
   int64_t n_groups_used = 1;
+
+  // Numbers that a token's `up` takes, with those of the gate where they are joined.
+  int64_t up_width() const { return joins_gate_up ? 2 * d_ff : d_ff; }
 };
 
 struct ExpertChoice {

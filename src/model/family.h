@@ -37,6 +37,9 @@ enum class QkNorm {
   kOptionalLayer,   // layer norm of each head, [head_dim, heads], where the file has it
 };
 
+// What has a gate of its own among what attention gives.
+enum class AttentionGate { kNone, kNumber, kHead };
+
 // What the feed-forward block of a layer reads.
 enum class Residual {
   kSequential,  // the stream after attention was added
@@ -62,10 +65,14 @@ struct WindowPattern {
   int64_t default_size = 0;  // where the file states none
   int64_t only_size = 0;     // whatever size the file states
   int64_t period = 0;        // of so many layers the last sees everything; 0: no layer has one
+  bool is_stated = false;    // the file has to say which layers have one, and its size
   float freq_base = 0;       // of the rope of windowed layers; 0: that of the others
   bool scales_rope = true;   // whether windowed layers scale their rope as the others do
   bool only_window_turns = false;  // layers that see everything have no rope
   bool full_first = false;         // not the last of `period` layers sees everything but the first
+  // Layers that see everything turn half of rope.dimension_count, and the frequency factors are
+  // theirs alone.
+  bool halves_full_rope = false;
 };
 
 // Factors where the file states none; 0: none either.
@@ -105,14 +112,18 @@ struct Family {
   bool norms_turned_heads = false;      // queries and keys are normed after they turn
   int64_t experts_without_qk_norm = 0;  // models of so many experts have none
   // What attention gives is multiplied with the logistic of blk.N.attn_gate of what it read.
-  bool gates_attention = false;
+  AttentionGate attention_gate = AttentionGate::kNone;
   bool joins_query_gates = false;  // attn_q holds for each head its queries and then those gates
-  bool has_sinks = false;  // blk.N.attn_sinks.weight, a score of each head that has no value
+  // blk.N.attn_sinks.weight: scores of heads that have no value.
+  Presence sinks = Presence::kAbsent;
+  // What attention gives (attn_sub_norm) and hidden layers (ffn_sub_norm) are normed by their RMS.
+  bool has_sub_norms = false;
   Residual residual = Residual::kSequential;
 
   Nonlinearity nonlinearity = Nonlinearity::kSilu;
-  bool is_gated = true;        // the hidden layer is f(gate) * up, not f(up)
-  bool joins_gate_up = false;  // ffn_up holds the rows of gate and then those of up
+  bool states_nonlinearity = false;  // where hidden_activation states another
+  bool is_gated = true;              // the hidden layer is f(gate) * up, not f(up)
+  bool joins_gate_up = false;        // ffn_up holds the rows of gate and then those of up
 
   // Of layers with experts; which they are says the file (blk.N.ffn_gate_inp.weight).
   Gating gating = Gating::kSoftmax;   // where the file states none

@@ -215,6 +215,11 @@ void Model::Norm(const NormWeights& norm, const float* x, float* out) const {
   kernels_.layer_norm(x, or_none(norm.weight), or_none(norm.bias), c.d_model, c.norm_epsilon, out);
 }
 
+void Model::NormByRms(const std::vector<float>& weight, float* x) const {
+  if (weight.empty()) return;
+  kernels_.rms_norm(x, weight.data(), std::ssize(weight), config_.norm_epsilon, x);
+}
+
 void Model::ReadStream(const std::optional<NormWeights>& norm, int64_t i) {
   const float* x = work_.x + i * config_.d_model;
   float* read = work_.normed + i * config_.d_model;
@@ -293,20 +298,28 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
   const Activations attended =
       ViewActivations(work_.attended, n_tokens, heads.out_width(), work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) {
-    if (config_.gates_attention()) GateAttention(heads, i);
+    if (config_.gates_attention()) GateAttention(heads, layer.attention_gate.rows, i);
+    NormByRms(layer.attention_sub_norm, work_.attended + i * heads.out_width());
     kernels_.quantize_activations(attended, i, i + 1);
   });
   const Product output[] = {{&layer.attention_output, &attended, out}};
   return Multiply(output);
 }
 
-void Model::GateAttention(const HeadShape& heads, int64_t i) {
+void Model::GateAttention(const HeadShape& heads, int64_t n_gates, int64_t i) {
   const int64_t width = heads.out_width();
   float* attended = work_.attended + i * width;
   // Queries stood beside gates that came with them.
-  const int64_t stride = config_.family->joins_query_gates ? 2 * heads.q_width() : width;
-  const float* gate = work_.attention_gate + i * stride;
-  kernels_.activate({Nonlinearity::kLogistic}, gate, attended, width, attended);
+  const int64_t stride = config_.family->joins_query_gates ? 2 * heads.q_width() : n_gates;
+  float* gate = work_.attention_gate + i * stride;
+  if (config_.family->attention_gate != AttentionGate::kHead) {
+    return kernels_.activate({Nonlinearity::kLogistic}, gate, attended, width, attended);
+  }
+  kernels_.activate({Nonlinearity::kLogistic}, gate, nullptr, heads.n, gate);
+  for (int64_t head = 0; head < heads.n; ++head) {
+    float* of_head = attended + head * heads.v_size;
+    Scale(std::span(of_head, static_cast<size_t>(heads.v_size)), gate[head]);
+  }
 }
 
 void Model::SplitQueryGates(const HeadShape& heads, int64_t i) {
@@ -503,7 +516,10 @@ Result<void> Model::RunBlock(const FeedForwardWeights& ffn, const Activations& n
                     [&](int64_t begin, int64_t end) { ActivateDone(ffn, n_tokens, begin, end); }));
   const Activations hidden =
       ViewActivations(work_.gate, n_tokens, ffn.gate.rows, work_.quantized_hidden);
-  ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(hidden, i, i + 1); });
+  ForEachToken(n_tokens, [&](int64_t i) {
+    NormByRms(ffn.sub_norm, work_.gate + i * ffn.gate.rows);
+    kernels_.quantize_activations(hidden, i, i + 1);
+  });
   const Product down[] = {{&ffn.down, &hidden, work_.projected}};
   return Multiply(down);
 }
@@ -628,6 +644,15 @@ void Model::PlanTile(const Product& product, int32_t tile, int64_t rows_per_item
   }
 }
 
+void Model::ScaleRows(const Product& product, int64_t begin, int64_t end) {
+  const std::vector<float>& scale = product.weights->scale;
+  if (scale.empty()) return;
+  for (int64_t token = 0; token < product.activations->n_tokens; ++token) {
+    float* rows = product.out + token * product.weights->rows;
+    Scale(std::span(rows + begin, rows + end), scale[static_cast<size_t>(product.expert)]);
+  }
+}
+
 Result<void> Model::Multiply(std::span<const Product> products) {
   return Multiply(products, [](int64_t, int64_t) {});
 }
@@ -660,6 +685,7 @@ Result<void> Model::Multiply(std::span<const Product> products,
               rows, item.row_begin, item.row_end, *product.activations, product.out + first,
               product.weights->rows,
               work_.matmul_scratch + static_cast<size_t>(worker) * work_.matmul_scratch_stride);
+          ScaleRows(product, first + item.row_begin, first + item.row_end);
           done(first + item.row_begin, first + item.row_end);
         }
         item.visit->Leave();

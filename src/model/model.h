@@ -101,6 +101,8 @@ class Model {
   float* CosSin(int rope, int64_t i);
   // [d_model] -> [d_model], which may be the same.
   void Norm(const NormWeights& norm, const float* x, float* out) const;
+  // In place; nothing without weights.
+  void NormByRms(const std::vector<float>& weight, float* x) const;
   // What a block reads: the stream of a token, normed where there is a norm, to work_.normed.
   void ReadStream(const std::optional<NormWeights>& norm, int64_t i);
   // Adds what a block has projected to the stream of a token: with its bias, normed and scaled.
@@ -151,8 +153,8 @@ class Model {
   };
   Result<void> RunWave(const FeedForwardWeights& each, std::span<const ExpertRun> runs,
                        const Activations& read, float* sums);
-  // Multiplies what attention gave a token with the logistic of its gates.
-  void GateAttention(const HeadShape& heads, int64_t i);
+  // Multiplies what attention gave a token with the logistic of its gates, of numbers or of heads.
+  void GateAttention(const HeadShape& heads, int64_t n_gates, int64_t i);
   // Takes queries and gates of a token apart, which stand together for each head.
   void SplitQueryGates(const HeadShape& heads, int64_t i);
   // Bias, q/k norm and rope of one token; its key and value go to its KV cache.
@@ -180,6 +182,8 @@ class Model {
   // The same; calls done(begin, end), on any thread, for each run of rows that one of them has got.
   Result<void> Multiply(std::span<const Product> products,
                         FunctionRef<void(int64_t begin, int64_t end)> done);
+  // Multiplies rows [begin, end) of what a product gave with the scale of its matrix.
+  static void ScaleRows(const Product& product, int64_t begin, int64_t end);
   // Splits products into work_items_: tiles that are in memory first, so that the others have
   // time to come.
   void PlanWork(std::span<const Product> products);

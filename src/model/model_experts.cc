@@ -182,15 +182,23 @@ Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const Expe
     run_activations_.push_back(shares_row ? read
                                           : TokensOf(gathered, run.first - first, run.count));
   }
-  THAW_TRY(multiply({{&each.gate, work_.pair_gate}, {&each.up, work_.pair_up}}));
+  const bool is_joined = config_.experts.joins_gate_up;
+  THAW_TRY(multiply(
+      {{&each.gate, is_joined ? work_.pair_up : work_.pair_gate}, {&each.up, work_.pair_up}}));
 
   const Activations hidden = ViewActivations(work_.pair_gate, count, d_ff, work_.quantized_hidden);
   for_each_pair([&](const ExpertRun& run, int64_t pair) {
-    float* gate = work_.pair_gate + pair * d_ff;
-    float* up = each.up.rows != 0 ? work_.pair_up + pair * d_ff : nullptr;
+    float* out = work_.pair_gate + pair * d_ff;
+    float* gate = is_joined ? work_.pair_up + pair * 2 * d_ff : out;
+    float* up = nullptr;
+    if (is_joined) {
+      up = gate + d_ff;
+    } else if (each.up.rows != 0) {
+      up = work_.pair_up + pair * d_ff;
+      add_bias(each.up, run.expert, up);
+    }
     add_bias(each.gate, run.expert, gate);
-    if (up != nullptr) add_bias(each.up, run.expert, up);
-    kernels_.activate(each.activation, gate, up, d_ff, gate);
+    kernels_.activate(each.activation, gate, up, d_ff, out);
     kernels_.quantize_activations(hidden, pair, pair + 1);
   });
   for (size_t i = 0; i < runs.size(); ++i) {

@@ -236,6 +236,88 @@ TEST_P(ModelOn, ACancelledPassLeavesTheKvCacheAsLongAsItWas) {
   EXPECT_EQ(kv.length(), 1);
 }
 
+// A llama of two experts out of four, whose gates may be joined with up.
+TinyModel Mixture(bool is_joined) {
+  constexpr int64_t kExperts = 4;
+  constexpr int64_t kWidth = 24;
+  TinyModel tiny;
+  tiny.add_fields = [](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumber<uint32_t>("llama.expert_count", kExperts));
+    THAW_CHECK(writer.SetNumber<uint32_t>("llama.expert_used_count", 2));
+  };
+  tiny.edit_tensors = [=](std::vector<TinyModel::Tensor>& tensors) {
+    std::erase_if(tensors, [](const auto& tensor) {
+      return tensor.name.find("ffn_") != std::string::npos && !tensor.name.ends_with("norm.weight");
+    });
+    for (const std::string layer : {"blk.0.", "blk.1."}) {
+      tensors.push_back({layer + "ffn_gate_inp.weight", {32, kExperts}});
+      if (is_joined) {
+        tensors.push_back({layer + "ffn_gate_up_exps.weight", {32, 2 * kWidth, kExperts}});
+      } else {
+        tensors.push_back({layer + "ffn_gate_exps.weight", {32, kWidth, kExperts}});
+        tensors.push_back({layer + "ffn_up_exps.weight", {32, kWidth, kExperts}});
+      }
+      tensors.push_back({layer + "ffn_down_exps.weight", {kWidth, 32, kExperts}});
+    }
+  };
+  // Numbers by expert, part, row and column.
+  tiny.edit_values = [](const TinyModel::Tensor& tensor, std::span<float> values) {
+    const bool joins = tensor.name.find("gate_up_exps") != std::string::npos;
+    const bool is_up = tensor.name.find("ffn_up_exps") != std::string::npos;
+    if (!joins && !is_up && tensor.name.find("gate_exps") == std::string::npos) return;
+    const size_t rows = static_cast<size_t>(tensor.dims[1]);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const size_t row = i / 32 % rows;
+      const size_t part = joins ? row / kWidth : static_cast<size_t>(is_up);
+      const size_t mixed = i / 32 / rows * 7 + part * 5 + row % kWidth * 3 + i % 32;
+      values[i] = static_cast<float>(mixed % 13) * 0.05F - 0.3F;
+    }
+  };
+  return tiny;
+}
+
+std::vector<float> LogitsOf(const KernelTable& kernels, const TinyModel& tiny) {
+  const Fixture f(kernels, tiny);
+  KvCache kv = f.NewKv();
+  std::vector<BatchToken> batch;
+  for (int32_t i = 0; i < 5; ++i) batch.push_back(At(kv, i, 40 + i));
+  return f.Run(batch);
+}
+
+TEST_P(ModelOn, GatesOfExpertsMayBeJoinedWithUp) {
+  EXPECT_EQ(LogitsOf(*GetParam(), Mixture(/*is_joined=*/true)),
+            LogitsOf(*GetParam(), Mixture(/*is_joined=*/false)));
+}
+
+TEST_P(ModelOn, AScaleMultipliesWhatItsMatrixGives) {
+  // Powers of two, so that it does not matter whether the matrix has them already.
+  for (const char* stem : {"blk.0.attn_v", "blk.1.attn_output", "blk.0.ffn_down_exps"}) {
+    const bool is_of_experts = std::string(stem).ends_with("exps");
+    const std::vector<float> scales =
+        is_of_experts ? std::vector<float>{2, 4, 0.5F, 8} : std::vector<float>{2};
+    const TinyModel plain = Mixture(/*is_joined=*/false);
+    TinyModel scaled = plain;
+    scaled.edit_tensors = [&](std::vector<TinyModel::Tensor>& tensors) {
+      plain.edit_tensors(tensors);
+      tensors.push_back({std::string(stem) + ".scale", {std::ssize(scales)}});
+    };
+    scaled.edit_values = [&](const TinyModel::Tensor& tensor, std::span<float> values) {
+      plain.edit_values(tensor, values);
+      if (tensor.name.ends_with(".scale")) std::ranges::copy(scales, values.begin());
+    };
+    TinyModel multiplied = plain;
+    multiplied.edit_values = [&](const TinyModel::Tensor& tensor, std::span<float> values) {
+      plain.edit_values(tensor, values);
+      if (tensor.name != std::string(stem) + ".weight") return;
+      const size_t each = values.size() / scales.size();
+      for (size_t i = 0; i < values.size(); ++i) values[i] *= scales[i / each];
+    };
+    const std::vector<float> logits = LogitsOf(*GetParam(), scaled);
+    EXPECT_EQ(logits, LogitsOf(*GetParam(), multiplied)) << stem;
+    EXPECT_NE(logits, LogitsOf(*GetParam(), plain)) << stem;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Kernels, ModelOn,
                          ::testing::ValuesIn(AllKernelTables().begin(), AllKernelTables().end()),
                          [](const auto& test) { return std::string(test.param->name); });

@@ -76,15 +76,17 @@ class TensorFinder {
     return Add(*tensor, 0, rows, row_lookup_only);
   }
 
-  // `stem`.weight of `rows` x `cols` with, perhaps, `stem`.bias.
+  // `stem`.weight of `rows` x `cols` with, perhaps, `stem`.bias and `stem`.scale.
   Result<LinearWeights> Linear(const std::string& stem, int64_t rows, int64_t cols, Presence bias) {
     LinearWeights linear{.rows = rows, .cols = cols};
     THAW_ASSIGN(linear.matrix, Matrix(stem + ".weight", rows, cols));
     THAW_ASSIGN(linear.bias, Vector(stem + ".bias", rows, bias));
+    THAW_ASSIGN(linear.scale, Vector(stem + ".scale", 1, kOptional));
     return linear;
   }
 
-  // `stem`.weight, which holds `rows` x `cols` for each of the experts, and its bias likewise.
+  // `stem`.weight, which holds `rows` x `cols` for each of the experts, its bias and its scale
+  // likewise.
   Result<LinearWeights> Experts(const std::string& stem, int64_t rows, int64_t cols,
                                 Presence bias) {
     const int64_t n = model_.config.experts.n;
@@ -94,6 +96,7 @@ class TensorFinder {
     model_.matrices.back().n_experts = n;
     model_.matrices.back().n_used = model_.config.experts.n_used;
     THAW_ASSIGN(linear.bias, Floats(stem + ".bias", {rows, n, 1, 1}, bias));
+    THAW_ASSIGN(linear.scale, Vector(stem + ".scale", n, kOptional));
     return linear;
   }
 
@@ -249,6 +252,10 @@ class LayerDescriber {
       THAW_ASSIGN(layer.attention_output,
                   find_.Linear(Name("attn_output"), config_.d_model, heads_.out_width(),
                                family_.attention_output_bias));
+      if (config_.value_scale != 1) {
+        std::vector<float>& scale = layer.attention_output.scale;
+        scale = {config_.value_scale * (scale.empty() ? 1 : scale.front())};
+      }
     }
     if (family_.norms_after && mixes) {
       THAW_ASSIGN(layer.attention_after, Norm(family_.attention_after_norm));
@@ -279,17 +286,22 @@ class LayerDescriber {
       THAW_ASSIGN(layer.k, find_.Linear(Name("attn_k"), k_size, d, bias));
       THAW_ASSIGN(layer.v, find_.Linear(Name("attn_v"), v_size, d, bias));
     }
-    if (family_.gates_attention) {
-      THAW_ASSIGN(layer.attention_gate,
-                  find_.Linear(Name("attn_gate"), heads_.out_width(), d, kAbsent));
+    if (family_.attention_gate != AttentionGate::kNone) {
+      const bool of_heads = family_.attention_gate == AttentionGate::kHead;
+      const int64_t rows = of_heads ? heads_.n : heads_.out_width();
+      THAW_ASSIGN(layer.attention_gate, find_.Linear(Name("attn_gate"), rows, d, kAbsent));
     }
-    if (family_.has_sinks) {
-      THAW_ASSIGN(layer.sinks, find_.Vector(Name("attn_sinks.weight"), heads_.n, kRequired));
-    }
+    THAW_ASSIGN(layer.sinks, find_.Vector(Name("attn_sinks.weight"), heads_.n, family_.sinks));
+    THAW_ASSIGN(layer.attention_sub_norm, SubNorm("attn_sub_norm", heads_.out_width()));
     if (config_.slope_bias != 0) layer.slopes = HeadSlopes(heads_.n, config_.slope_bias);
     THAW_ASSIGN(layer.q_norm, HeadNorm("attn_q_norm.weight", heads_.n));
     THAW_ASSIGN(layer.k_norm, HeadNorm("attn_k_norm.weight", heads_.n_kv));
     return {};
+  }
+
+  Result<std::vector<float>> SubNorm(std::string_view stem, int64_t size) {
+    return find_.Vector(Name(fmt::format("{}.weight", stem)), size,
+                        family_.has_sub_norms ? kRequired : kAbsent);
   }
 
   Result<std::vector<float>> HeadNorm(std::string_view part, int64_t n_heads) {
@@ -348,6 +360,7 @@ class LayerDescriber {
       THAW_ASSIGN(ffn.gate, find_.Linear(name("ffn_gate"), d_ff, d, bias));
       THAW_ASSIGN(ffn.up, find_.Linear(name("ffn_up"), d_ff, d, bias));
     }
+    THAW_ASSIGN(ffn.sub_norm, SubNorm("ffn_sub_norm", d_ff));
     THAW_ASSIGN(ffn.down, find_.Linear(name("ffn_down"), d, d_ff, bias));
     return ffn;
   }
@@ -374,7 +387,9 @@ class LayerDescriber {
     find_.EnterGroup(index_, WeightGroup::kExperts);
     FeedForwardWeights& each = experts.each;
     each.activation = of_layer_.expert_activation;
-    if (family_.is_gated) {
+    if (config_.experts.joins_gate_up) {
+      THAW_ASSIGN(each.gate, find_.Experts(Name("ffn_gate_up_exps"), 2 * d_ff, width, bias));
+    } else if (family_.is_gated) {
       THAW_ASSIGN(each.gate, find_.Experts(Name("ffn_gate_exps"), d_ff, width, bias));
       THAW_ASSIGN(each.up, find_.Experts(Name("ffn_up_exps"), d_ff, width, bias));
     } else {
@@ -499,15 +514,20 @@ class LayerDescriber {
 // one for longer ones.
 Result<void> DescribeFrequencyFactors(TensorFinder& find, ModelConfig& config) {
   if (config.ropes.empty()) return {};
-  const int64_t pairs = config.ropes.front().rope_dim / 2;
-  std::vector<float>& factors = config.ropes.front().frequency_factors;
+  // Those of the widest rope; narrower ones take the first.
+  const int64_t pairs = config.most_rope_dim() / 2;
+  std::vector<float> factors;
   if (find.Has(kLongFactors)) {
     THAW_ASSIGN(factors, find.Vector(kShortFactors, pairs, kRequired));
     THAW_ASSIGN(config.long_frequency_factors, find.Vector(kLongFactors, pairs, kRequired));
   } else {
     THAW_ASSIGN(factors, find.Vector("rope_freqs.weight", pairs, kOptional));
   }
-  for (RopeConfig& rope : config.ropes) rope.frequency_factors = factors;
+  for (RopeConfig& rope : config.ropes) {
+    const bool is_full = &rope == &config.ropes.front();
+    if (factors.empty() || (!is_full && config.family->windows.halves_full_rope)) continue;
+    rope.frequency_factors.assign(factors.begin(), factors.begin() + rope.rope_dim / 2);
+  }
   return {};
 }
 

@@ -15,12 +15,13 @@
 
 namespace thaw {
 
-// y = W x + b
+// y = s W x + b
 struct LinearWeights {
-  int32_t matrix = -1;           // of the weight cache
-  int64_t rows = 0;              // length of y
-  int64_t cols = 0;              // length of x
-  std::vector<float> bias = {};  // [rows], or empty
+  int32_t matrix = -1;            // of the weight cache
+  int64_t rows = 0;               // length of y
+  int64_t cols = 0;               // length of x
+  std::vector<float> bias = {};   // [rows], or empty
+  std::vector<float> scale = {};  // [1], of experts [n]; or empty
 };
 
 // Of the family's kind; both are [d_model], or empty where the kind or the file has none.
@@ -34,13 +35,14 @@ struct FeedForwardWeights {
   LinearWeights gate;  // without gates (Family::is_gated) what the nonlinearity is applied to
   LinearWeights up;    // no matrix without gates
   LinearWeights down;
+  std::vector<float> sub_norm;  // of what down reads, [down.cols], or empty
   Activation activation;
 
   bool is_there() const { return down.rows != 0; }
 };
 
 // The experts of a layer. The rows and columns of `each` are those of one of them; its matrices
-// hold all, and its biases are [experts, rows].
+// hold all, and its biases are [experts, rows]. Where gates are joined with up, both are `gate`.
 struct ExpertWeights {
   LinearWeights router;            // [n, d_model]
   std::vector<float> choice_bias;  // [n], or empty: of the choice alone
@@ -80,7 +82,8 @@ struct LayerWeights {
   std::vector<float> q_norm, k_norm;           // as the family's QkNorm has them, or empty
   std::vector<float> sinks;                    // [heads.n], or empty
   std::vector<float> slopes;                   // likewise; no tensor
-  LinearWeights attention_gate;                // [heads.out_width(), d_model], or no row
+  LinearWeights attention_gate;                // [heads.out_width() or heads.n, d_model], or no row
+  std::vector<float> attention_sub_norm;       // of what attention gives, [heads.out_width()]
   std::optional<NormWeights> attention_after;  // of what attention adds
   std::optional<NormWeights> ffn_norm;
   FeedForwardWeights ffn;  // dense, or the shared experts of a layer with experts

@@ -50,7 +50,7 @@ void AddExperts(const ModelConfig& c, int64_t batch, Layout& layout, Workspace& 
   layout.Add(w.token_of_pair, batch * c.experts.n_used);
   layout.Add(w.pair_rows, pairs * c.experts.width);
   layout.Add(w.pair_gate, pairs * c.experts.d_ff);
-  layout.Add(w.pair_up, c.family->is_gated ? pairs * c.experts.d_ff : 0);
+  layout.Add(w.pair_up, c.family->is_gated ? pairs * c.experts.up_width() : 0);
   if (c.experts.width == c.d_model) return;
   layout.Add(w.latent, batch * c.experts.width);
   layout.Add(w.latent_sum, batch * c.experts.width);

@@ -33,7 +33,7 @@ struct Workspace {
   float* k = nullptr;               // [batch, k_width]
   float* v = nullptr;               // [batch, v_width]
   float* attended = nullptr;        // [batch, out_width]
-  float* attention_gate = nullptr;  // [batch, out_width], of families that gate it
+  float* attention_gate = nullptr;  // [batch, out_width or heads], of families that gate it
   float* gate = nullptr;            // [batch, widest_block]
   float* up = nullptr;              // [batch, widest_block], of gated families
   float* projected = nullptr;       // [batch, d_model], what a block adds to the stream
@@ -59,7 +59,7 @@ struct Workspace {
   int32_t* token_of_pair = nullptr;   // [batch * n_used], experts ascending, then tokens
   float* pair_rows = nullptr;         // [pairs, d_model], what experts read, then what they write
   float* pair_gate = nullptr;         // [pairs, experts.d_ff]
-  float* pair_up = nullptr;           // [pairs, experts.d_ff]
+  float* pair_up = nullptr;           // [pairs, experts.up_width()]
 
   float* latent = nullptr;      // [batch, experts.width], where that is not d_model
   float* latent_sum = nullptr;  // [batch, experts.width]
