@@ -37,7 +37,8 @@ Result<void> CheckConfig(const RopeConfig& config) {
   if (scaling.kind != RopeScalingKind::kYarn) return {};
   if (scaling.original_context <= 0 || !IsPositive(scaling.beta_fast) ||
       !IsPositive(scaling.beta_slow) || !std::isfinite(scaling.extrapolation_factor) ||
-      !std::isfinite(scaling.yarn_log_multiplier) || config.freq_base == 1) {
+      !std::isfinite(scaling.yarn_log_multiplier) || !std::isfinite(scaling.yarn_multiplier) ||
+      config.freq_base == 1) {
     return Fail(ErrorCode::kInvalidArgument,
                 "YaRN rope scaling with original context {}, beta {} and {}, extrapolation factor "
                 "{}, log multiplier {}, base {}: expected finite numbers, positive context and "
@@ -89,11 +90,18 @@ double Magnitude(const RopeScaling& scaling) {
   if (scaling.kind != RopeScalingKind::kYarn || scaling.extrapolation_factor == 0) {
     return scaling.attention_factor;
   }
-  return scaling.attention_factor * YarnMagnitude(scaling.factor, 1.0) /
+  return scaling.attention_factor * YarnMagnitude(scaling.factor, scaling.yarn_multiplier) /
          YarnMagnitude(scaling.factor, scaling.yarn_log_multiplier);
 }
 
 }  // namespace
+
+double ScoreFactor(const RopeScaling& scaling) {
+  if (scaling.kind != RopeScalingKind::kYarn) return 1;
+  const double magnitude =
+      Magnitude(scaling) * YarnMagnitude(scaling.factor, scaling.yarn_log_multiplier);
+  return magnitude * magnitude;
+}
 
 Result<RopeAngles> RopeAngles::Create(const RopeConfig& config) {
   THAW_TRY(CheckConfig(config));

@@ -30,8 +30,13 @@ struct RopeScaling {
   float beta_fast = 32;            // YaRN
   float beta_slow = 1;             // YaRN
   float extrapolation_factor = 1;  // YaRN: strength of the ramp; 0 makes it linear scaling
+  float yarn_multiplier = 1;       // YaRN: mscale of DeepSeek's configurations
   float yarn_log_multiplier = 0;   // YaRN: mscale_all_dim of DeepSeek's configurations
 };
+
+// YaRN's factor on scores where only part of a head turns, so that cosines and sines cannot carry
+// it: the square of what they are multiplied with and of mscale_all_dim's magnitude. 1 of others.
+double ScoreFactor(const RopeScaling& scaling);
 
 struct RopeConfig {
   int64_t rope_dim = 0;  // numbers of a head that turn: even; the rest of the head is left alone

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gguf/gguf_types.h"
+#include "tensor/packed_rows.h"
 
 namespace thaw {
 namespace {
@@ -176,7 +177,7 @@ Result<void> RefuseUnsupported(const GgufFile& file, const MetadataReader& metad
 }
 
 Result<RopeScaling> ReadRopeScaling(const GgufFile& file, const MetadataReader& metadata,
-                                    int64_t context_length) {
+                                    const ModelConfig& config) {
   RopeScaling scaling;
   const std::string type_key = metadata.Key("rope.scaling.type");
   THAW_ASSIGN(const std::string type, file.GetStringOr(type_key, "linear"));
@@ -201,22 +202,67 @@ Result<RopeScaling> ReadRopeScaling(const GgufFile& file, const MetadataReader& 
   if (factor != 0) {
     THAW_ASSIGN(scaling.factor, metadata.Positive(factor_key));
   }
-  THAW_ASSIGN(scaling.original_context,
-              metadata.SizeOr("rope.scaling.original_context_length", kMaxContext, context_length));
+  THAW_ASSIGN(scaling.original_context, metadata.SizeOr("rope.scaling.original_context_length",
+                                                        kMaxContext, config.context_length));
   THAW_ASSIGN(scaling.attention_factor, metadata.PositiveOr("rope.scaling.attn_factor", 1));
   THAW_ASSIGN(scaling.beta_fast, metadata.PositiveOr("rope.scaling.yarn_beta_fast", 32));
   THAW_ASSIGN(scaling.beta_slow, metadata.PositiveOr("rope.scaling.yarn_beta_slow", 1));
   THAW_ASSIGN(const double log_multiplier,
               file.GetFloatOr(metadata.Key("rope.scaling.yarn_log_multiplier"), 0));
   scaling.yarn_log_multiplier = static_cast<float>(log_multiplier);
+  if (config.family->has_latent_attention && log_multiplier != 0) {
+    scaling.yarn_log_multiplier *= 10;
+    scaling.yarn_multiplier = scaling.yarn_log_multiplier;
+  }
   if (scaling.factor == 1 && scaling.kind == RopeScalingKind::kLinear) {
     scaling.kind = RopeScalingKind::kNone;
   }
   return scaling;
 }
 
+// Latent attention, and the heads that it runs over.
+Result<void> ReadLatent(const GgufFile& file, const MetadataReader& metadata, ModelConfig& config) {
+  LatentConfig& latent = config.latent;
+  THAW_ASSIGN(latent.rank, metadata.Size("attention.kv_lora_rank", kMaxWidth));
+  THAW_ASSIGN(latent.q_rank, metadata.SizeOrNone("attention.q_lora_rank", kMaxWidth, 0));
+  latent.is_absorbed = file.FindTensor("blk.0.attn_k_b.weight") != nullptr;
+  const char* key = latent.is_absorbed ? "attention.key_length_mla" : "attention.key_length";
+  const char* value = latent.is_absorbed ? "attention.value_length_mla" : "attention.value_length";
+  THAW_ASSIGN(latent.key_size, metadata.Size(key, kMaxWidth));
+  THAW_ASSIGN(latent.value_size, metadata.Size(value, kMaxWidth));
+  THAW_ASSIGN(latent.rope_dim, metadata.Size("rope.dimension_count", kMaxWidth));
+  if (latent.rope_dim >= latent.key_size) {
+    return Fail(ErrorCode::kCorrupt, "{}: field '{}' is {}, expected less than the key size {}",
+                file.path(), metadata.Key("rope.dimension_count"), latent.rope_dim,
+                latent.key_size);
+  }
+  for (const int64_t rows : {latent.rank, latent.value_size}) {
+    if (!latent.is_absorbed || rows % kPackedGroupRows == 0) continue;
+    return Fail(ErrorCode::kUnsupported,
+                "{}: {} is the rank of keys and values or the size of a value, expected a multiple "
+                "of {}",
+                file.path(), rows, kPackedGroupRows);
+  }
+  THAW_ASSIGN(const std::vector<int64_t> n,
+              metadata.OfLayers("attention.head_count", config, 1, kMaxWidth));
+  for (size_t i = 0; i < n.size(); ++i) {
+    LayerConfig& layer = config.layers[i];
+    layer.is_latent = true;
+    layer.heads =
+        latent.is_absorbed
+            ? HeadShape{.n = n[i],
+                        .n_kv = 1,
+                        .size = latent.rank + latent.rope_dim,
+                        .v_size = latent.rank}
+            : HeadShape{
+                  .n = n[i], .n_kv = n[i], .size = latent.key_size, .v_size = latent.value_size};
+  }
+  return {};
+}
+
 Result<void> ReadAttention(const GgufFile& file, const MetadataReader& metadata,
                            ModelConfig& config) {
+  if (config.family->has_latent_attention) return ReadLatent(file, metadata, config);
   constexpr std::string_view kHeads = "attention.head_count";
   constexpr std::string_view kKvHeads = "attention.head_count_kv";
   const Family& family = *config.family;
@@ -264,7 +310,7 @@ Result<RopeConfig> ReadRope(const GgufFile& file, const MetadataReader& metadata
                 metadata.Key("rope.dimension_count"), rope.rope_dim, head_size);
   }
   THAW_ASSIGN(rope.freq_base, metadata.PositiveOr("rope.freq_base", 10000));
-  THAW_ASSIGN(rope.scaling, ReadRopeScaling(file, metadata, config.context_length));
+  THAW_ASSIGN(rope.scaling, ReadRopeScaling(file, metadata, config));
   // NTK-aware scaling ("alpha"): frequencies of a higher base.
   THAW_ASSIGN(const float alpha, metadata.PositiveOrNone("rope.scaling.alpha", 0));
   if (alpha != 0 && rope.rope_dim > 2) {
@@ -561,13 +607,18 @@ Result<void> ReadScales(const GgufFile& file, const MetadataReader& metadata, Mo
   const bool by_width =
       family.layers_of_width_scale != 0 && config.n_layers == family.layers_of_width_scale;
   const HeadShape heads = config.first_heads();
-  const int64_t scaled_by = by_width ? config.d_model / heads.n : heads.size;
+  const int64_t head_size = family.has_latent_attention ? config.latent.key_size : heads.size;
+  const int64_t scaled_by = by_width ? config.d_model / heads.n : head_size;
   const DefaultScales& missing = family.default_scales;
   const char* scale_key =
       metadata.Has("attention.output_scale") ? "attention.output_scale" : "attention.scale";
   THAW_ASSIGN(config.attention_scale, metadata.PositiveOrNone(scale_key, missing.attention));
   if (config.attention_scale == 0 && heads.n != 0) {
     config.attention_scale = 1.0F / std::sqrt(static_cast<float>(scaled_by));
+    if (family.has_latent_attention && !config.ropes.empty()) {
+      const double factor = ScoreFactor(config.ropes.front().scaling);
+      config.attention_scale = static_cast<float>(config.attention_scale * factor);
+    }
   }
   THAW_ASSIGN(config.attention_soft_cap,
               metadata.PositiveOrNone("attn_logit_softcapping", family.attention_soft_cap));
@@ -581,7 +632,9 @@ Result<void> ReadScales(const GgufFile& file, const MetadataReader& metadata, Mo
     config.temperature_interval = family.chunk;
     config.temperature_offset = 1;
   } else if (!config.ropes.empty()) {
-    config.temperature_interval = config.ropes.front().scaling.original_context;
+    const int64_t original_context = config.ropes.front().scaling.original_context;
+    THAW_ASSIGN(config.temperature_interval,
+                metadata.SizeOrNone("attention.temperature_length", kMaxContext, original_context));
   }
   const auto or_one = [](float scale) { return scale == 0 ? 1 : scale; };
   const float width_scale = std::sqrt(static_cast<float>(config.d_model));
@@ -593,8 +646,12 @@ Result<void> ReadScales(const GgufFile& file, const MetadataReader& metadata, Mo
   THAW_ASSIGN(config.embedding_scale,
               scale("embedding_scale", states_all,
                     family.scales_embedding_by_width ? width_scale : or_one(missing.embedding)));
-  THAW_ASSIGN(config.residual_scale, scale("residual_scale", states_all, 1));
-  THAW_ASSIGN(config.logit_scale, scale("logit_scale", states_logits, or_one(missing.logits)));
+  const float depth_scale =
+      missing.residual_by_depth / std::sqrt(static_cast<float>(config.n_layers));
+  THAW_ASSIGN(config.residual_scale, scale("residual_scale", states_all, or_one(depth_scale)));
+  const float logits =
+      missing.logits + missing.logits_by_width / static_cast<float>(config.d_model);
+  THAW_ASSIGN(config.logit_scale, scale("logit_scale", states_logits, or_one(logits)));
   if (family.divides_logits) config.logit_scale = 1 / config.logit_scale;
   if (family.residual == Residual::kByField) {
     THAW_ASSIGN(config.is_parallel, file.GetBoolOr(metadata.Key("use_parallel_residual"), true));

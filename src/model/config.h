@@ -38,12 +38,30 @@ struct LayerConfig {
   Activation expert_activation = {};
   bool has_experts = false;
   bool recurs = false;          // has a recurrent block, beside its attention where it has both
+  bool is_latent = false;       // its attention is of latents
   bool has_temperature = true;  // queries are scaled by position, where the model does that
 
   bool has_block() const { return d_ff != 0 || has_experts; }  // a feed-forward one
 };
 
 inline constexpr int kNoRope = -1;
+
+// Latent attention: what a position keeps is a vector of `rank` numbers, of which the keys and
+// values of all heads are made, and one key part that turns and that all heads share.
+//
+// Absorbed, the matrix that makes keys is applied to the queries and the one that makes values to
+// what attention gives: attention then runs over one KV head whose key is the latent and the
+// turning part, and whose value is the latent. Else keys and values of each head are made and kept.
+struct LatentConfig {
+  int64_t rank = 0;        // 0: no layer has it
+  int64_t q_rank = 0;      // of the latent that queries are made of; 0: they are made of the stream
+  int64_t key_size = 0;    // of a head, its last rope_dim numbers turn
+  int64_t value_size = 0;  // of a head
+  int64_t rope_dim = 0;
+  bool is_absorbed = false;
+
+  int64_t still_size() const { return key_size - rope_dim; }
+};
 
 struct ModelConfig {
   const Family* family = nullptr;
@@ -63,6 +81,7 @@ struct ModelConfig {
   std::vector<LayerConfig> layers;  // [n_layers]
   ExpertConfig experts;             // of the layers that have them; n is 0 where none has
   RecurrenceConfig recurrence;      // of the layers that recur
+  LatentConfig latent;              // likewise; heads are those that attention runs over
 
   float attention_scale = 1;     // of scores
   float attention_soft_cap = 0;  // c of c tanh(score / c); 0: none

@@ -80,6 +80,8 @@ struct DefaultScales {
   float attention = 0;
   float embedding = 0;
   float logits = 0;
+  float residual_by_depth = 0;  // of 1 / sqrt(n_layers)
+  float logits_by_width = 0;    // of 1 / d_model
 };
 
 // Which layers of a family with recurrent ones have attention.
@@ -111,6 +113,9 @@ struct Family {
   QkNorm qk_norm = QkNorm::kNone;
   bool norms_turned_heads = false;      // queries and keys are normed after they turn
   int64_t experts_without_qk_norm = 0;  // models of so many experts have none
+  // Keys and values come of a low-rank latent (LatentConfig); files state a tenth of YaRN's log
+  // multiplier, which is its multiplier too.
+  bool has_latent_attention = false;
   // What attention gives is multiplied with the logistic of blk.N.attn_gate of what it read.
   AttentionGate attention_gate = AttentionGate::kNone;
   bool joins_query_gates = false;  // attn_q holds for each head its queries and then those gates

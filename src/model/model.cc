@@ -62,6 +62,11 @@ size_t MostTilesAtOnce(const ModelWeights& weights, const TileMap& map, int64_t 
   for (const LayerWeights& layer : weights.layers) {
     most = std::max({most, tiles({&layer.q, &layer.k, &layer.v, &layer.attention_gate}),
                      tiles({&layer.attention_output})});
+    if (const auto& latent = layer.latent) {
+      const LinearWeights& q = latent->q_down.rows != 0 ? latent->q_down : latent->q;
+      most = std::max({most, tiles({&q, &latent->kv_down}), tiles({&latent->q}),
+                       tiles({&latent->kv}), tiles({&latent->q_absorbed}), tiles({&latent->v})});
+    }
     count_block(layer.ffn);
     if (layer.recurrent) {
       const RecurrentWeights& w = *layer.recurrent;
@@ -278,25 +283,26 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
     ReadStream(layer.attention_norm, i);
     kernels_.quantize_activations(normed, i, i + 1);
   });
-  const bool joins_gates = config_.family->joins_query_gates;
-  const Product products[] = {{&layer.q, &normed, joins_gates ? work_.attention_gate : work_.q},
-                              {&layer.k, &normed, work_.k},
-                              {&layer.v, &normed, work_.v},
-                              {&layer.attention_gate, &normed, work_.attention_gate}};
-  const bool is_gated = layer.attention_gate.rows != 0;
-  THAW_TRY(Multiply(std::span(products, is_gated ? 4 : 3)));
-  // Neighbours share the cache lines of a unit of keys: one thread takes them where there are
-  // enough units for all.
-  const int64_t grain = n_tokens >= 2 * kKeyUnit * pool_.thread_count() ? kKeyUnit : 1;
-  pool_.ParallelFor(n_tokens, grain, [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) {
+  if (layer.latent) {
+    THAW_TRY(ProjectLatent(index, batch, normed));
+  } else {
+    const bool joins_gates = config_.family->joins_query_gates;
+    const Product products[] = {{&layer.q, &normed, joins_gates ? work_.attention_gate : work_.q},
+                                {&layer.k, &normed, work_.k},
+                                {&layer.v, &normed, work_.v},
+                                {&layer.attention_gate, &normed, work_.attention_gate}};
+    const bool is_gated = layer.attention_gate.rows != 0;
+    THAW_TRY(Multiply(std::span(products, is_gated ? 4 : 3)));
+    StoreEach(n_tokens, [&](int64_t i) {
       if (joins_gates) SplitQueryGates(heads, i);
       PrepareHeads(layer, index, batch[static_cast<size_t>(i)], i);
-    }
-  });
+    });
+  }
   AttendAll(index, batch);
-  const Activations attended =
-      ViewActivations(work_.attended, n_tokens, heads.out_width(), work_.quantized);
+  const bool is_absorbed = layer.latent && config_.latent.is_absorbed;
+  if (is_absorbed) THAW_TRY(ExpandValues(index, n_tokens));
+  const Activations attended = ViewActivations(is_absorbed ? work_.heads : work_.attended, n_tokens,
+                                               layer.attention_output.cols, work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) {
     if (config_.gates_attention()) GateAttention(heads, layer.attention_gate.rows, i);
     NormByRms(layer.attention_sub_norm, work_.attended + i * heads.out_width());
@@ -304,6 +310,15 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
   });
   const Product output[] = {{&layer.attention_output, &attended, out}};
   return Multiply(output);
+}
+
+void Model::StoreEach(int64_t n_tokens, FunctionRef<void(int64_t)> body) {
+  // Neighbours share the cache lines of a unit of keys: one thread takes them where there are
+  // enough units for all.
+  const int64_t grain = n_tokens >= 2 * kKeyUnit * pool_.thread_count() ? kKeyUnit : 1;
+  pool_.ParallelFor(n_tokens, grain, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) body(i);
+  });
 }
 
 void Model::GateAttention(const HeadShape& heads, int64_t n_gates, int64_t i) {
@@ -352,9 +367,8 @@ void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchTo
     }
   }
   const bool norms_last = c.family->norms_turned_heads;
-  const LayerConfig& of_layer = c.layers[static_cast<size_t>(index)];
-  const HeadShape& heads = of_layer.heads;
-  const int rope = of_layer.rope;
+  const HeadShape& heads = c.layers[static_cast<size_t>(index)].heads;
+  const int rope = c.layers[static_cast<size_t>(index)].rope;
   for (const auto& [norm, n_heads, x] :
        {std::tuple(&layer.q_norm, heads.n, q), {&layer.k_norm, heads.n_kv, k}}) {
     if (!norms_last) NormHeads(*norm, n_heads, heads.size, x);
@@ -364,16 +378,18 @@ void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchTo
     }
     if (norms_last) NormHeads(*norm, n_heads, heads.size, x);
   }
-  if (c.temperature_scale != 0 && of_layer.has_temperature) {
-    const int64_t position = token.position + c.temperature_offset;
-    const auto intervals = static_cast<float>(position / c.temperature_interval);
-    Scale(std::span(q, static_cast<size_t>(heads.q_width())),
-          1 + c.temperature_scale * std::log(1 + intervals));
-  }
-
+  ScaleQueries(index, token.position, std::span(q, static_cast<size_t>(heads.q_width())));
   for (int64_t h = 0; h < heads.n_kv; ++h) {
     token.kv->Store(kernels_, index, h, token.position, k + h * heads.size, v + h * heads.v_size);
   }
+}
+
+void Model::ScaleQueries(int64_t index, int64_t position, std::span<float> q) const {
+  const ModelConfig& c = config_;
+  if (c.temperature_scale == 0 || !c.layers[static_cast<size_t>(index)].has_temperature) return;
+  const auto intervals =
+      static_cast<float>((position + c.temperature_offset) / c.temperature_interval);
+  Scale(q, 1 + c.temperature_scale * std::log(1 + intervals));
 }
 
 void Model::NormHeads(const std::vector<float>& norm, int64_t n_heads, int64_t size,
@@ -608,7 +624,7 @@ void Model::PlanWork(std::span<const Product> products) {
   int64_t n_tokens = 0;
   for (const Product& product : products) {
     total_rows += product.weights->rows;
-    n_tokens = std::max(n_tokens, product.activations->n_tokens);
+    n_tokens = std::max(n_tokens, product.activations->n_tokens / product.weights->n_heads);
   }
   const int64_t items_per_thread = n_tokens < kManyTokens ? kItemsPerThread : kItemsOfMany;
   const int64_t items = items_per_thread * pool_.thread_count();
@@ -681,9 +697,8 @@ Result<void> Model::Multiply(std::span<const Product> products,
           const Product& product = *item.product;
           // Of the product's rows; an expert's begin somewhere in the matrix.
           const int64_t first = tile.row_begin - product.expert * product.weights->rows;
-          kernels_.matmul(
-              rows, item.row_begin, item.row_end, *product.activations, product.out + first,
-              product.weights->rows,
+          MultiplyRows(
+              item, rows, first,
               work_.matmul_scratch + static_cast<size_t>(worker) * work_.matmul_scratch_stride);
           ScaleRows(product, first + item.row_begin, first + item.row_end);
           done(first + item.row_begin, first + item.row_end);
@@ -691,6 +706,26 @@ Result<void> Model::Multiply(std::span<const Product> products,
         item.visit->Leave();
       });
   return outcome;
+}
+
+void Model::MultiplyRows(const WorkItem& item, const WeightRows& rows, int64_t first,
+                         std::byte* scratch) const {
+  const Product& product = *item.product;
+  const int64_t n_heads = product.weights->n_heads;
+  if (n_heads == 1) {
+    return kernels_.matmul(rows, item.row_begin, item.row_end, *product.activations,
+                           product.out + first, product.weights->rows, scratch);
+  }
+  const int64_t head_rows = product.weights->rows / n_heads;
+  const int64_t n_tokens = product.activations->n_tokens / n_heads;
+  for (int64_t begin = item.row_begin; begin < item.row_end;) {
+    const int64_t head = (first + begin) / head_rows;
+    const int64_t end = std::min(item.row_end, (head + 1) * head_rows - first);
+    float* out = product.out + first + head * (product.head_stride - head_rows);
+    kernels_.matmul(rows, begin, end, TokensOf(*product.activations, head * n_tokens, n_tokens),
+                    out, n_heads * product.head_stride, scratch);
+    begin = end;
+  }
 }
 
 }  // namespace thaw

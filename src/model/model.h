@@ -71,12 +71,15 @@ class Model {
                        const std::atomic<bool>* cancel);
 
  private:
-  // One product, without bias. Of a matrix of experts it is that of one of them.
+  // One product, without bias. Of a matrix of experts it is that of one of them; of a matrix of
+  // heads `activations` are those of one head after the other, and those of `out` lie `head_stride`
+  // numbers apart.
   struct Product {
     const LinearWeights* weights;
-    const Activations* activations;  // whose quantized copy is ready
-    float* out;                      // [activations->n_tokens, weights->rows]
+    const Activations* activations;  // [weights->n_heads, tokens], whose quantized copy is ready
+    float* out;                      // [tokens, weights->rows] or [tokens, n_heads, head_stride]
     int64_t expert = 0;
+    int64_t head_stride = 0;
   };
 
   // A run of rows of one tile: what one thread multiplies at a time.
@@ -87,6 +90,9 @@ class Model {
     int64_t row_begin;  // within the tile
     int64_t row_end;
   };
+  // `rows` are those of its tile, which begins at `first` of the product's.
+  void MultiplyRows(const WorkItem& item, const WeightRows& rows, int64_t first,
+                    std::byte* scratch) const;
 
   Model(ModelDescription description, std::vector<RopeAngles> angles, WeightCache& weights,
         const KernelTable& kernels, ThreadPool& pool, const ModelOptions& options);
@@ -153,12 +159,30 @@ class Model {
   };
   Result<void> RunWave(const FeedForwardWeights& each, std::span<const ExpertRun> runs,
                        const Activations& read, float* sums);
+
+  // model_latent.cc. Queries of all heads from `normed` to work_.q; latents, or keys and values, to
+  // the KV caches.
+  Result<void> ProjectLatent(int64_t index, std::span<const BatchToken> batch,
+                             const Activations& normed);
+  // Norm of the latent of one token, rope of its key and its `queries`.
+  void PrepareLatent(int64_t index, const BatchToken& token, float* queries, int64_t i);
+  // Queries from work_.heads to work_.q, and latents to the KV caches.
+  Result<void> AbsorbQueries(int64_t index, std::span<const BatchToken> batch);
+  // Keys and values of latents to the KV caches.
+  Result<void> ExpandKeys(int64_t index, std::span<const BatchToken> batch);
+  // Values of the latents that attention gave, from work_.attended to work_.heads.
+  Result<void> ExpandValues(int64_t index, int64_t n_tokens);
+
   // Multiplies what attention gave a token with the logistic of its gates, of numbers or of heads.
   void GateAttention(const HeadShape& heads, int64_t n_gates, int64_t i);
   // Takes queries and gates of a token apart, which stand together for each head.
   void SplitQueryGates(const HeadShape& heads, int64_t i);
   // Bias, q/k norm and rope of one token; its key and value go to its KV cache.
   void PrepareHeads(const LayerWeights& layer, int64_t index, const BatchToken& token, int64_t i);
+  // The factor on the queries of a token at `position`.
+  void ScaleQueries(int64_t index, int64_t position, std::span<float> q) const;
+  // As ForEachToken, for a body that stores keys.
+  void StoreEach(int64_t n_tokens, FunctionRef<void(int64_t token)> body);
   // The norm of the queries or the keys of a token.
   void NormHeads(const std::vector<float>& norm, int64_t n_heads, int64_t size, float* heads) const;
 

@@ -100,6 +100,15 @@ class TensorFinder {
     return linear;
   }
 
+  // `stem`.weight, which holds `rows` x `cols` for each of `n` heads.
+  Result<LinearWeights> Heads(const std::string& stem, int64_t n, int64_t rows, int64_t cols) {
+    THAW_ASSIGN(const TensorInfo* tensor, FindMultiplied(stem + ".weight", {cols, rows, n, 1}));
+    return LinearWeights{.matrix = Add(*tensor, 0, n * rows, /*row_lookup_only=*/false),
+                         .rows = n * rows,
+                         .cols = cols,
+                         .n_heads = n};
+  }
+
   struct Part {
     LinearWeights* weights;
     int64_t rows;
@@ -248,9 +257,10 @@ class LayerDescriber {
       THAW_ASSIGN(layer.recurrent, DescribeRecurrence());
     }
     if (heads_.n != 0) {
-      THAW_TRY(DescribeHeads(layer));
+      THAW_TRY(of_layer_.is_latent ? DescribeLatent(layer) : DescribeHeads(layer));
+      const int64_t value_size = of_layer_.is_latent ? config_.latent.value_size : heads_.v_size;
       THAW_ASSIGN(layer.attention_output,
-                  find_.Linear(Name("attn_output"), config_.d_model, heads_.out_width(),
+                  find_.Linear(Name("attn_output"), config_.d_model, heads_.n * value_size,
                                family_.attention_output_bias));
       if (config_.value_scale != 1) {
         std::vector<float>& scale = layer.attention_output.scale;
@@ -302,6 +312,34 @@ class LayerDescriber {
   Result<std::vector<float>> SubNorm(std::string_view stem, int64_t size) {
     return find_.Vector(Name(fmt::format("{}.weight", stem)), size,
                         family_.has_sub_norms ? kRequired : kAbsent);
+  }
+
+  Result<void> DescribeLatent(LayerWeights& layer) {
+    const LatentConfig& c = config_.latent;
+    const int64_t d = config_.d_model;
+    const int64_t n = heads_.n;
+    LatentWeights latent;
+    if (c.q_rank != 0) {
+      THAW_ASSIGN(latent.q_down, find_.Linear(Name("attn_q_a"), c.q_rank, d, kAbsent));
+      THAW_ASSIGN(latent.q_norm, find_.Vector(Name("attn_q_a_norm.weight"), c.q_rank, kRequired));
+    } else {
+      THAW_ASSIGN(latent.q, find_.Linear(Name("attn_q"), n * c.key_size, d, kAbsent));
+    }
+    THAW_ASSIGN(latent.kv_down,
+                find_.Linear(Name("attn_kv_a_mqa"), c.rank + c.rope_dim, d, kAbsent));
+    THAW_ASSIGN(latent.kv_norm, find_.Vector(Name("attn_kv_a_norm.weight"), c.rank, kRequired));
+    if (c.q_rank != 0) {
+      THAW_ASSIGN(latent.q, find_.Linear(Name("attn_q_b"), n * c.key_size, c.q_rank, kAbsent));
+    }
+    if (c.is_absorbed) {
+      THAW_ASSIGN(latent.q_absorbed, find_.Heads(Name("attn_k_b"), n, c.rank, c.still_size()));
+      THAW_ASSIGN(latent.v, find_.Heads(Name("attn_v_b"), n, c.value_size, c.rank));
+    } else {
+      const int64_t rows = n * (c.still_size() + c.value_size);
+      THAW_ASSIGN(latent.kv, find_.Linear(Name("attn_kv_b"), rows, c.rank, kAbsent));
+    }
+    layer.latent = std::move(latent);
+    return {};
   }
 
   Result<std::vector<float>> HeadNorm(std::string_view part, int64_t n_heads) {

@@ -22,6 +22,8 @@ struct LinearWeights {
   int64_t cols = 0;               // length of x
   std::vector<float> bias = {};   // [rows], or empty
   std::vector<float> scale = {};  // [1], of experts [n]; or empty
+  // The rows are those of so many heads, one after the other, each of which has an x of its own.
+  int64_t n_heads = 1;
 };
 
 // Of the family's kind; both are [d_model], or empty where the kind or the file has none.
@@ -75,10 +77,25 @@ struct RecurrentWeights {
   LinearWeights output;                          // [d_model, inner]
 };
 
+// What makes queries, keys and values in a layer with latent attention (LatentConfig).
+struct LatentWeights {
+  LinearWeights q_down;        // [q_rank, d_model], or no row
+  std::vector<float> q_norm;   // [q_rank], or empty
+  LinearWeights q;             // [n_heads * key_size, q_rank or d_model]
+  LinearWeights kv_down;       // [rank + rope_dim, d_model]
+  std::vector<float> kv_norm;  // [rank]
+  LinearWeights kv;            // [n_heads of still_size + value_size, rank], not absorbed
+  LinearWeights q_absorbed;    // of heads: [n_heads of rank, still_size], absorbed
+  LinearWeights v;             // of heads: [n_heads of value_size, rank], absorbed
+};
+
 struct LayerWeights {
   std::optional<NormWeights> attention_norm;  // none: blocks read the stream as it is
   std::optional<RecurrentWeights> recurrent;
-  LinearWeights q, k, v, attention_output;     // q has twice the rows where it holds the gates too
+  // q, k and v have no rows where attention is of latents; q has twice the rows where it holds the
+  // gates too.
+  LinearWeights q, k, v, attention_output;
+  std::optional<LatentWeights> latent;
   std::vector<float> q_norm, k_norm;           // as the family's QkNorm has them, or empty
   std::vector<float> sinks;                    // [heads.n], or empty
   std::vector<float> slopes;                   // likewise; no tensor

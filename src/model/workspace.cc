@@ -13,13 +13,24 @@ namespace {
 // Every part begins on a cache line.
 size_t AlignUp(int64_t bytes) { return (static_cast<size_t>(bytes) + 63) / 64 * 64; }
 
+// What the output matrix of attention reads of a token.
 int64_t MostOutWidth(const ModelConfig& c) {
-  return c.Most([](const LayerConfig& layer) { return layer.heads.out_width(); });
+  return c.Most([&](const LayerConfig& layer) {
+    return layer.is_latent ? layer.heads.n * c.latent.value_size : layer.heads.out_width();
+  });
 }
 
 int64_t MaxColumns(const ModelConfig& c) {
   return std::max({c.d_model, c.widest_block(), c.experts.d_ff, MostOutWidth(c), c.recurrence.inner,
-                   c.recurrence.rank, c.experts.width});
+                   c.recurrence.rank, c.experts.width, c.latent.q_rank, c.latent.rank,
+                   c.latent.still_size()});
+}
+
+// The quantized copy of what latent attention multiplies, of n_heads heads.
+int64_t LatentActivationBytes(const LatentConfig& latent, int64_t n_heads, int64_t batch) {
+  const int64_t rows = latent.is_absorbed ? batch * n_heads : batch;
+  return std::max({ActivationBytes(batch, latent.q_rank), ActivationBytes(rows, latent.rank),
+                   ActivationBytes(rows, latent.still_size())});
 }
 
 // Hands the parts of a block out one after the other. Without a block it only counts, so that the
@@ -39,6 +50,16 @@ class Layout {
   std::byte* block_;
   size_t end_ = 0;
 };
+
+void AddLatent(const LatentConfig& latent, int64_t n_heads, int64_t batch, Layout& layout,
+               Workspace& w) {
+  const int64_t of_head = latent.is_absorbed ? std::max(latent.key_size, latent.value_size)
+                                             : latent.still_size() + latent.value_size;
+  layout.Add(w.q_latent, batch * latent.q_rank);
+  layout.Add(w.kv_down, batch * (latent.rank + latent.rope_dim));
+  layout.Add(w.kv_latent, latent.is_absorbed ? 0 : batch * latent.rank);
+  layout.Add(w.heads, batch * n_heads * of_head);
+}
 
 void AddExperts(const ModelConfig& c, int64_t batch, Layout& layout, Workspace& w) {
   const int64_t pairs = ExpertPairs(c, batch);
@@ -81,14 +102,17 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
       return layer.heads.n == 0 ? 0 : std::invoke(of_heads, layer.heads);
     });
   };
+  const int64_t latent_heads =
+      c.Most([](const LayerConfig& layer) { return layer.is_latent ? layer.heads.n : 0; });
   // The quantized copy of any activations: its size need not grow with k where k is no multiple of
   // a block, so the largest of the three counts.
   const int64_t pairs = ExpertPairs(c, batch);
   const int64_t hidden = ActivationBytes(batch, c.widest_block());
-  const int64_t beside = std::max(
-      {ActivationBytes(batch, c.d_model), ActivationBytes(batch, out_width),
-       ActivationBytes(batch, c.recurrence.inner), ActivationBytes(batch, c.recurrence.rank),
-       ActivationBytes(batch, c.experts.width)});
+  const int64_t beside =
+      std::max({ActivationBytes(batch, c.d_model), ActivationBytes(batch, out_width),
+                ActivationBytes(batch, c.recurrence.inner),
+                ActivationBytes(batch, c.recurrence.rank), ActivationBytes(batch, c.experts.width),
+                LatentActivationBytes(c.latent, latent_heads, batch)});
   w.matmul_scratch_stride = AlignUp(MatMulScratchBytes(MaxColumns(c)));
   w.attention_scratch_stride = AlignUp(most([](const HeadShape& heads) {
     return AttentionScratchBytes(heads.group(), heads.size, heads.v_size);
@@ -103,10 +127,12 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
   layout.Add(w.q, batch * most(&HeadShape::q_width));
   layout.Add(w.k, batch * most(&HeadShape::k_width));
   layout.Add(w.v, batch * most(&HeadShape::v_width));
-  layout.Add(w.attended, batch * out_width);
+  layout.Add(w.attended,
+             batch * std::max(most(&HeadShape::out_width), latent_heads * c.latent.still_size()));
   const int64_t gate_width =
       c.family->joins_query_gates ? 2 * most(&HeadShape::q_width) : out_width;
   layout.Add(w.attention_gate, c.gates_attention() ? batch * gate_width : 0);
+  AddLatent(c.latent, latent_heads, batch, layout, w);
   layout.Add(w.gate, batch * c.widest_block());
   layout.Add(w.up, c.family->is_gated ? batch * c.widest_block() : 0);
   layout.Add(w.projected, batch * c.d_model);

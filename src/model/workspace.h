@@ -49,6 +49,15 @@ struct Workspace {
   size_t attention_scratch_stride = 0;     // bytes
   int64_t attention_states_stride = 0;     // floats
 
+  // Of models with latent attention. Absorbed, `attended` also holds the still parts of queries and
+  // `q` what attention gave, both [n_heads, batch] for the products of heads.
+  float* q_latent = nullptr;   // [batch, q_rank]
+  float* kv_down = nullptr;    // [batch, rank + rope_dim]
+  float* kv_latent = nullptr;  // [batch, rank], where it is not absorbed
+  // Absorbed, queries [batch, n_heads, key_size] and later values [batch, n_heads, value_size];
+  // else keys and values [batch, n_heads, still_size + value_size].
+  float* heads = nullptr;
+
   // Of models with experts. A pair is a token and an expert that it goes through; of all of them
   // ExpertPairs are worked on at a time.
   float* router = nullptr;            // [batch, experts]

@@ -19,19 +19,20 @@ SKIPPED = 77
 # Every tiny model whose architecture is implemented; all others must be refused, not answered wrongly.
 MODELS = {
     "afmoe", "apertus", "arcee", "baichuan", "bailingmoe", "bailingmoe2", "bitnet", "bloom",
-    "chatglm", "cohere2", "command-r", "command-r-plus", "dbrx", "deepseek", "dots1", "ernie4_5",
-    "ernie4_5-moe", "exaone", "exaone-moe", "exaone4", "exaone4-32b", "falcon-40b", "falcon-7b",
-    "falcon-h1", "falcon-mamba", "gemma", "gemma2", "gemma3", "glm4", "glm4moe", "glm4moe-mtp",
-    "gpt-oss", "gpt2", "gptneox", "gptneox-seq", "granite", "granitehybrid", "granitehybrid-moe",
-    "granitemoe", "grok", "hunyuan-dense", "hunyuan-moe", "internlm2", "jamba", "lfm2", "lfm2moe",
-    "llama", "llama-headdim", "llama-linear-rope", "llama-mha", "llama-tied", "llama-yarn",
+    "chatglm", "cohere2", "command-r", "command-r-plus", "dbrx", "deepseek", "deepseek2-lite",
+    "deepseek2-mha", "deepseek3", "dots1", "ernie4_5", "ernie4_5-moe", "exaone", "exaone-moe",
+    "exaone4", "exaone4-32b", "falcon-40b", "falcon-7b", "falcon-h1", "falcon-mamba", "gemma",
+    "gemma2", "gemma3", "glm4", "glm4moe", "glm4moe-mtp", "gpt-oss", "gpt2", "gptneox",
+    "gptneox-seq", "granite", "granitehybrid", "granitehybrid-moe", "granitemoe", "grok",
+    "hunyuan-dense", "hunyuan-moe", "internlm2", "jamba", "lfm2", "lfm2moe", "llama",
+    "llama-headdim", "llama-linear-rope", "llama-mha", "llama-tied", "llama-yarn",
     "llama3-ropefreqs", "llama4-maverick", "llama4-scout", "mamba", "mamba2", "mimo2", "minicpm",
-    "minimax-m2", "mistral3", "mixtral", "mpt", "nemotron", "nemotron_h", "nemotron_h_moe",
-    "nemotron_h_moe-latent", "olmo", "olmo2", "olmo3", "olmoe", "orion", "phi2", "phi3",
-    "phi3-longrope", "phi3-shortrope", "phimoe", "qwen2", "qwen2-tied", "qwen2moe", "qwen2vl",
-    "qwen3", "qwen3-tied", "qwen35", "qwen35-mtp", "qwen35-tied", "qwen35moe", "qwen3moe",
-    "qwen3next", "qwen3next-legacy", "qwen3vl", "qwen3vlmoe", "seed_oss", "smallthinker", "smollm3",
-    "stablelm", "stablelm2-12b", "starcoder", "starcoder2", "step35",
+    "minicpm3", "minimax-m2", "mistral3", "mistral4", "mixtral", "mpt", "nemotron", "nemotron_h",
+    "nemotron_h_moe", "nemotron_h_moe-latent", "olmo", "olmo2", "olmo3", "olmoe", "orion", "phi2",
+    "phi3", "phi3-longrope", "phi3-shortrope", "phimoe", "qwen2", "qwen2-tied", "qwen2moe",
+    "qwen2vl", "qwen3", "qwen3-tied", "qwen35", "qwen35-mtp", "qwen35-tied", "qwen35moe",
+    "qwen3moe", "qwen3next", "qwen3next-legacy", "qwen3vl", "qwen3vlmoe", "seed_oss",
+    "smallthinker", "smollm3", "stablelm", "stablelm2-12b", "starcoder", "starcoder2", "step35",
 }
 
 # Cases of chat templates that render as Jinja2 does.
