@@ -39,6 +39,16 @@ JOINED_EXPERTS = {"ffn_gate_inp.weight": (D, EXPERT_COUNT),
                   "ffn_down_exps.scale": (EXPERT_COUNT,)}
 SHARED = {"ffn_gate_inp_shexp.weight": (D,), "ffn_gate_shexp.weight": (D, FF),
           "ffn_up_shexp.weight": (D, FF), "ffn_down_shexp.weight": (FF, D)}
+# A head's key has HEAD numbers, half of which turn; its value and the latent have RANK.
+RANK, TURNED = 16, HEAD // 2
+LATENT = {"attn_kv_a_mqa.weight": (D, RANK + TURNED), "attn_kv_a_norm.weight": (RANK,),
+          "attn_output.weight": (HEADS * RANK, D)}
+EXPANDED = {"attn_q_a.weight": (D, HEAD), "attn_q_a_norm.weight": (HEAD,),
+            "attn_q_b.weight": (HEAD, HEADS * HEAD),
+            "attn_kv_b.weight": (RANK, HEADS * (HEAD - TURNED + RANK))}
+ABSORBED = {"attn_q.weight": (D, HEADS * HEAD),
+            "attn_k_b.weight": (HEAD - TURNED, RANK, HEADS), "attn_v_b.weight": (RANK, RANK, HEADS)}
+LATENT_SIZES = {"attention.kv_lora_rank": RANK, "rope.dimension_count": TURNED}
 HEAD_BIASES_APART = {"attn_q.bias": (HEADS * HEAD,), "attn_k.bias": (KV_HEADS * HEAD,),
                      "attn_v.bias": (KV_HEADS * HEAD,)}
 CHANNELS = 6 + 2 * 2  # of a convolution over 6 values and a key and a query of 2
@@ -100,6 +110,13 @@ MODELS = {
                WINDOW | {"attention.sliding_window_pattern": [0, 1], "expert_count": EXPERT_COUNT,
                          "expert_used_count": 2, "swiglu_clamp_exp": [0.0, 0.5],
                          "attention.head_count": [HEADS, HEADS]}),
+    "deepseek2": (1, NORMS | LATENT | ABSORBED | GATED, {},
+                  LATENT_SIZES | {"attention.key_length_mla": HEAD,
+                                  "attention.value_length_mla": RANK, "rope.scaling.type": "yarn",
+                                  "rope.scaling.factor": 4.0,
+                                  "rope.scaling.yarn_log_multiplier": 0.1}),
+    "minicpm3": (1, NORMS | LATENT | EXPANDED | GATED, {},
+                 LATENT_SIZES | {"attention.q_lora_rank": HEAD, "attention.value_length": RANK}),
     "mistral3": (1, NORMS | HEADS_APART | GATED, {}, {"attention.temperature_scale": 0.1}),
 }
 LAYER_NORMED = {"bloom", "cohere2", "gptneox", "gpt2"}

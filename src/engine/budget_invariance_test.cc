@@ -38,6 +38,20 @@ constexpr ModelShape kExpertShape = [] {
   return shape;
 }();
 
+// 27 MiB of weights, 4 of them in matrices of heads whose tiles end within a head.
+constexpr ModelShape kLatentShape = [] {
+  ModelShape shape = kShape;
+  shape.name = "latents";
+  shape.family = "deepseek2";
+  shape.n_heads = 41;
+  shape.n_kv_heads = 1;
+  shape.d_ff = 768;
+  shape.kv_rank = 256;
+  shape.q_rank = 256;
+  shape.rope_dim = 32;
+  return shape;
+}();
+
 class BudgetInvariance : public ::testing::TestWithParam<const ModelShape*> {
  protected:
   void SetUp() override {
@@ -95,7 +109,8 @@ class BudgetInvariance : public ::testing::TestWithParam<const ModelShape*> {
   std::vector<float> expected_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Shapes, BudgetInvariance, ::testing::Values(&kShape, &kExpertShape),
+INSTANTIATE_TEST_SUITE_P(Shapes, BudgetInvariance,
+                         ::testing::Values(&kShape, &kExpertShape, &kLatentShape),
                          [](const auto& shape) { return std::string(shape.param->name); });
 
 constexpr std::string_view kBudgets[] = {"floor",     "floor+512KiB", "floor+25%",

@@ -109,8 +109,8 @@ constexpr ModelShape kShapes[] = {
 };
 
 // Families whose layers are made of the tensors that LayerTensors lists.
-constexpr std::string_view kFamilies[] = {"llama",   "qwen2",   "qwen3",
-                                          "gpt-oss", "glm4moe", "qwen3moe"};
+constexpr std::string_view kFamilies[] = {"llama",   "qwen2",    "qwen3",    "gpt-oss",
+                                          "glm4moe", "qwen3moe", "deepseek2"};
 
 // Of all the shapes above.
 constexpr float kNormEpsilon = 1e-5f;
@@ -177,9 +177,23 @@ std::vector<ShapeTensor> LayerTensors(const ModelShape& shape, const Family& fam
     if (bias == Presence::kRequired) vector(fmt::format("{}.bias", part), rows, 0);
   };
   vector("attn_norm.weight", d, 1);
-  linear("attn_q", q_size, d, family.qkv_bias);
-  linear("attn_k", kv_size, d, family.qkv_bias);
-  linear("attn_v", kv_size, d, family.qkv_bias);
+  if (family.has_latent_attention) {
+    const auto heads = [&](std::string_view part, int64_t rows, int64_t cols) {
+      tensors.push_back(
+          {fmt::format("blk.{}.{}.weight", layer, part), {cols, rows, shape.n_heads}});
+    };
+    linear("attn_q_a", shape.q_rank, d, Presence::kAbsent);
+    vector("attn_q_a_norm.weight", shape.q_rank, 1);
+    linear("attn_kv_a_mqa", shape.kv_rank + shape.rope_dim, d, Presence::kAbsent);
+    vector("attn_kv_a_norm.weight", shape.kv_rank, 1);
+    linear("attn_q_b", q_size + shape.n_heads * shape.rope_dim, shape.q_rank, Presence::kAbsent);
+    heads("attn_k_b", shape.kv_rank, shape.head_dim);
+    heads("attn_v_b", shape.head_dim, shape.kv_rank);
+  } else {
+    linear("attn_q", q_size, d, family.qkv_bias);
+    linear("attn_k", kv_size, d, family.qkv_bias);
+    linear("attn_v", kv_size, d, family.qkv_bias);
+  }
   if (family.qk_norm == QkNorm::kHead) {
     vector("attn_q_norm.weight", shape.head_dim, 1);
     vector("attn_k_norm.weight", shape.head_dim, 1);
@@ -273,7 +287,6 @@ constexpr SizeField kSizeFields[] = {
     {"attention.head_count_kv", &ModelShape::n_kv_heads},
     {"attention.key_length", &ModelShape::head_dim},
     {"attention.value_length", &ModelShape::head_dim},
-    {"rope.dimension_count", &ModelShape::head_dim},
     {"vocab_size", &ModelShape::n_vocab},
     {"context_length", &ModelShape::context_length},
 };
@@ -282,6 +295,8 @@ constexpr SizeField kOptionalFields[] = {
     {"attention.sliding_window", &ModelShape::window},
     {"expert_count", &ModelShape::n_experts},
     {"expert_used_count", &ModelShape::n_experts_used},
+    {"attention.kv_lora_rank", &ModelShape::kv_rank},
+    {"attention.q_lora_rank", &ModelShape::q_rank},
 };
 
 Result<void> SetFields(const ModelShape& shape, GgufWriter& writer) {
@@ -290,6 +305,15 @@ Result<void> SetFields(const ModelShape& shape, GgufWriter& writer) {
   THAW_TRY(writer.SetString("general.name", shape.name));
   for (const SizeField& field : kSizeFields) {
     THAW_TRY(writer.SetNumber<uint32_t>(key(field.key), static_cast<uint32_t>(shape.*field.size)));
+  }
+  const int64_t rope_dim = shape.rope_dim == 0 ? shape.head_dim : shape.rope_dim;
+  THAW_TRY(
+      writer.SetNumber<uint32_t>(key("rope.dimension_count"), static_cast<uint32_t>(rope_dim)));
+  if (shape.kv_rank != 0) {
+    const auto key_size = static_cast<uint32_t>(shape.head_dim + rope_dim);
+    const auto value_size = static_cast<uint32_t>(shape.head_dim);
+    THAW_TRY(writer.SetNumber<uint32_t>(key("attention.key_length_mla"), key_size));
+    THAW_TRY(writer.SetNumber<uint32_t>(key("attention.value_length_mla"), value_size));
   }
   for (const SizeField& field : kOptionalFields) {
     const int64_t size = shape.*field.size;

@@ -30,7 +30,7 @@ struct ModelShape {
   int64_t d_ff = 0;  // of each expert, where there are any
   int64_t n_heads = 0;
   int64_t n_kv_heads = 0;
-  int64_t head_dim = 0;  // of queries, keys and values
+  int64_t head_dim = 0;  // of queries, keys and values; with latents what does not turn
   int64_t n_vocab = 0;   // at least 260: three special tokens, 256 bytes and the space
   int64_t context_length = 0;
   float rope_freq_base = 10000;
@@ -38,6 +38,10 @@ struct ModelShape {
   int64_t window = 0;        // of the layers that have one in this family
   int64_t n_experts = 0;     // of each layer; 0: the feed-forward blocks are dense
   int64_t n_experts_used = 0;
+  // Of a family with latent attention, which is absorbed.
+  int64_t kv_rank = 0;
+  int64_t q_rank = 0;
+  int64_t rope_dim = 0;  // of a head's own numbers, or with latents beside them; 0: head_dim
   // Of a family whose choice has a bias: that of the expert of rank r, counted from 0 in an order
   // of each layer's own, is -skew ln(1 + r).
   float expert_skew = 0;

@@ -445,6 +445,65 @@ TEST(ModelConfig, RefusesExpertsThatContradictThemselves) {
               HasSubstr("hold fewer than 5 experts"));
 }
 
+TEST(ModelConfig, ReadsLatentAttention) {
+  const auto absorbed = Read(TinyLatentModel(/*is_absorbed=*/true));
+  ASSERT_TRUE(absorbed) << absorbed.error().message;
+  EXPECT_TRUE(absorbed->latent.is_absorbed);
+  EXPECT_EQ(absorbed->latent.rank, kTinyRank);
+  EXPECT_EQ(absorbed->latent.q_rank, kTinyQRank);
+  EXPECT_EQ(absorbed->latent.still_size(), kTinyStill);
+  EXPECT_EQ(absorbed->ropes.front().rope_dim, kTinyTurned);
+  EXPECT_FLOAT_EQ(absorbed->attention_scale, 1 / std::sqrt(12.0F));
+  const HeadShape& one = absorbed->layers[1].heads;
+  EXPECT_EQ(one.n, 4);
+  EXPECT_EQ(one.n_kv, 1);
+  EXPECT_EQ(one.size, kTinyRank + kTinyTurned);
+  EXPECT_EQ(one.v_size, kTinyRank);
+
+  const auto expanded =
+      Read(TinyLatentModel(/*is_absorbed=*/false, {{"attention.q_lora_rank", 0}}));
+  ASSERT_TRUE(expanded) << expanded.error().message;
+  EXPECT_FALSE(expanded->latent.is_absorbed);
+  EXPECT_EQ(expanded->latent.q_rank, 0);
+  const HeadShape& each = expanded->layers[1].heads;
+  EXPECT_EQ(each.n_kv, 4);
+  EXPECT_EQ(each.size, kTinyStill + kTinyTurned);
+  EXPECT_EQ(each.v_size, kTinyValue);
+}
+
+TEST(ModelConfig, LatentAttentionScalesScoresRatherThanTurnedHeads) {
+  TinyModel model = TinyLatentModel(/*is_absorbed=*/true);
+  model.add_fields = [add = model.add_fields](GgufWriter& writer) {
+    add(writer);
+    THAW_CHECK(writer.SetString("deepseek2.rope.scaling.type", "yarn"));
+    THAW_CHECK(writer.SetNumber<float>("deepseek2.rope.scaling.factor", 4));
+    THAW_CHECK(writer.SetNumber<float>("deepseek2.rope.scaling.yarn_log_multiplier", 0.0707F));
+  };
+  const auto config = Read(model);
+  ASSERT_TRUE(config) << config.error().message;
+  const float magnitude = 1 + 0.0707F * std::log(4.0F);
+  EXPECT_FLOAT_EQ(config->attention_scale, magnitude * magnitude / std::sqrt(12.0F));
+  const auto angles = RopeAngles::Create(config->ropes.front());
+  ASSERT_TRUE(angles);
+  EXPECT_EQ(angles->magnitude(), 1);
+}
+
+TEST(ModelConfig, RefusesLatentsThatContradictThemselves) {
+  const auto error_with = [](const char* key, uint32_t value, bool is_absorbed = true) {
+    return ErrorOf(TinyLatentModel(is_absorbed, {{key, value}}));
+  };
+  for (const char* key : {"attention.kv_lora_rank", "attention.key_length_mla",
+                          "attention.value_length_mla", "rope.dimension_count"}) {
+    EXPECT_THAT(error_with(key, 0), AllOf(HasSubstr(key), HasSubstr("config_test.gguf")));
+    EXPECT_THAT(error_with(key, 1U << 31), HasSubstr("expected 1 to"));
+  }
+  EXPECT_THAT(error_with("attention.value_length", 0, false), HasSubstr("attention.value_length"));
+  EXPECT_THAT(error_with("rope.dimension_count", 12), HasSubstr("is 12, expected less than"));
+  EXPECT_THAT(error_with("rope.dimension_count", 3), HasSubstr("is 3, expected an even number"));
+  EXPECT_THAT(error_with("attention.kv_lora_rank", 24), HasSubstr("expected a multiple of 16"));
+  EXPECT_THAT(error_with("attention.value_length_mla", 8), HasSubstr("expected a multiple of 16"));
+}
+
 TEST(ModelConfig, LeavesOutLayersThatPredictFurtherTokens) {
   TinyModel model;
   model.add_fields = [](GgufWriter& writer) {

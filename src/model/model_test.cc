@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "io/faulty_file.h"
 #include "io/temporary_directory.h"
@@ -184,6 +185,36 @@ TEST_P(ModelOn, TheLastRowsOfTheFeedForwardAreActivated) {
     return f.Run(batch);
   };
   EXPECT_THAT(logits_with(72), ::testing::Pointwise(::testing::FloatNear(1e-4F), logits_with(80)));
+}
+
+// Keys and values that are made of latents and kept, and those that attention over latents comes
+// to, are the same but for rounding.
+TEST_P(ModelOn, AbsorbedLatentsGiveTheLogitsOfExpandedOnes) {
+  const auto logits_of = [&](bool is_absorbed) {
+    TinyModel tiny = TinyLatentModel(is_absorbed);
+    tiny.edit_values = [](const TinyModel::Tensor& tensor, std::span<float> values) {
+      constexpr int64_t kOfHead = kTinyStill + kTinyValue;
+      for (size_t i = 0; i < values.size(); ++i) {
+        // Where it stands in attn_kv_b: the row of a head's keys or values, and the column.
+        auto row = static_cast<int64_t>(i) / tensor.dims[0];
+        auto column = static_cast<int64_t>(i) % tensor.dims[0];
+        if (tensor.name.ends_with("attn_v_b.weight")) {
+          row = row / kTinyValue * kOfHead + kTinyStill + row % kTinyValue;
+        } else if (tensor.name.ends_with("attn_k_b.weight")) {
+          std::tie(row, column) = std::pair(row / kTinyRank * kOfHead + column, row % kTinyRank);
+        }
+        const float center = tensor.dims.size() == 1 ? 1 : 0;
+        values[i] = center + static_cast<float>((7 * row + 3 * column) % 23) / 40 - 0.25F;
+      }
+    };
+    const Fixture f(*GetParam(), tiny);
+    KvCache kv = *KvCache::Create(
+        f.model->config(), {.type = KvType::kF32, .n_positions = kContext, .max_batch = kContext});
+    std::vector<BatchToken> batch;
+    for (int32_t i = 0; i < 20; ++i) batch.push_back(At(kv, i, 40 + 5 * i));
+    return f.Run(batch);
+  };
+  EXPECT_THAT(logits_of(true), ::testing::Pointwise(::testing::FloatNear(1e-4F), logits_of(false)));
 }
 
 TEST_P(ModelOn, LogitsAreGivenToThoseThatWantThem) {

@@ -183,6 +183,44 @@ TEST(DescribeModel, RequiresWhatTheFamilyCannotDoWithout) {
   EXPECT_THAT(ErrorOf(qwen2), HasSubstr("'blk.0.attn_q.bias': the tensor is missing"));
 }
 
+TEST(DescribeModel, FindsWhatLatentAttentionIsMadeOf) {
+  const auto absorbed = Describe(TinyLatentModel(/*is_absorbed=*/true));
+  ASSERT_TRUE(absorbed) << absorbed.error().message;
+  const LayerWeights& layer = absorbed->weights.layers[1];
+  ASSERT_TRUE(layer.latent);
+  EXPECT_EQ(layer.q.rows, 0);
+  EXPECT_EQ(layer.latent->q_absorbed.n_heads, 4);
+  EXPECT_EQ(layer.latent->q_absorbed.rows, 4 * kTinyRank);
+  EXPECT_EQ(layer.latent->q_absorbed.cols, kTinyStill);
+  EXPECT_EQ(layer.latent->v.rows, 4 * kTinyValue);
+  EXPECT_EQ(layer.attention_output.cols, 4 * kTinyValue);
+  const auto expanded = Describe(TinyLatentModel(/*is_absorbed=*/false));
+  ASSERT_TRUE(expanded) << expanded.error().message;
+  EXPECT_EQ(expanded->weights.layers[0].latent->kv.rows, 4 * (kTinyStill + kTinyValue));
+}
+
+TEST(DescribeModel, RefusesLatentsOfOtherShapes) {
+  const auto with = [](const std::string& name, std::vector<int64_t> dims) {
+    TinyModel model = TinyLatentModel(/*is_absorbed=*/true);
+    model.edit_tensors = [=, edit = model.edit_tensors](auto& tensors) {
+      edit(tensors);
+      if (dims.empty()) std::erase_if(tensors, [&](const auto& t) { return t.name == name; });
+      for (TinyModel::Tensor& tensor : tensors) {
+        if (tensor.name == name) tensor.dims = dims;
+      }
+    };
+    return ErrorOf(model);
+  };
+  EXPECT_THAT(with("blk.1.attn_k_b.weight", {8, 16, 3}), HasSubstr("expected [8, 16, 4]"));
+  EXPECT_THAT(with("blk.0.attn_v_b.weight", {16, 64}), HasSubstr("expected [16, 16, 4]"));
+  EXPECT_THAT(with("blk.0.attn_kv_a_mqa.weight", {32, 21}), HasSubstr("expected [32, 20]"));
+  EXPECT_THAT(with("blk.0.attn_kv_a_norm.weight", {}), HasSubstr("is missing"));
+  EXPECT_THAT(with("blk.1.attn_k_b.weight", {}),
+              AllOf(HasSubstr("'blk.1.attn_k_b.weight'"), HasSubstr("is missing")));
+  // Without any the file is one of expanded keys, which states other sizes.
+  EXPECT_THAT(with("blk.0.attn_k_b.weight", {}), HasSubstr("attention.key_length"));
+}
+
 TEST(DescribeModel, ReadsTheFrequencyFactors) {
   const auto model = Describe(Edited([](auto& tensors) {
     tensors.push_back({"rope_freqs.weight", {4}});

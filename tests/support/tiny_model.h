@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <random>
 #include <span>
 #include <string>
@@ -125,6 +126,53 @@ inline void TinyModel::Write(const std::string& path) const {
     THAW_CHECK(writer->AppendData(std::as_bytes(std::span(values))));
   }
   THAW_CHECK(writer->Commit());
+}
+
+// Sizes of TinyLatentModel: of the latents of queries, and of keys and values; of a key the numbers
+// that stay and the last ones, which turn; of a value.
+inline constexpr int64_t kTinyQRank = 8;
+inline constexpr int64_t kTinyRank = 16;
+inline constexpr int64_t kTinyStill = 8;
+inline constexpr int64_t kTinyTurned = 4;
+inline constexpr int64_t kTinyValue = 16;
+
+// A model with latent attention. Fields get the numbers of `changed`, where 0 leaves one out.
+inline TinyModel TinyLatentModel(bool is_absorbed, std::map<std::string, uint32_t> changed = {}) {
+  TinyModel model;
+  model.architecture = "deepseek2";
+  const std::string suffix = is_absorbed ? "_mla" : "";
+  changed.insert({{"attention.q_lora_rank", kTinyQRank},
+                  {"attention.kv_lora_rank", kTinyRank},
+                  {"attention.key_length" + suffix, kTinyStill + kTinyTurned},
+                  {"attention.value_length" + suffix, kTinyValue},
+                  {"rope.dimension_count", kTinyTurned}});
+  model.add_fields = [=](GgufWriter& writer) {
+    for (const auto& [key, value] : changed) {
+      if (value != 0) THAW_CHECK(writer.SetNumber<uint32_t>("deepseek2." + key, value));
+    }
+  };
+  model.edit_tensors = [=](std::vector<TinyModel::Tensor>& tensors) {
+    const int64_t d = TinyModel().d_model;
+    const int64_t n = TinyModel().n_heads;
+    std::erase_if(tensors, [](const auto& t) { return t.name.find(".attn_") != t.name.npos; });
+    for (uint32_t i = 0; i < TinyModel().n_layers; ++i) {
+      const std::string layer = "blk." + std::to_string(i) + ".";
+      tensors.push_back({layer + "attn_norm.weight", {d}});
+      tensors.push_back({layer + "attn_q_a.weight", {d, kTinyQRank}});
+      tensors.push_back({layer + "attn_q_a_norm.weight", {kTinyQRank}});
+      tensors.push_back({layer + "attn_q_b.weight", {kTinyQRank, n * (kTinyStill + kTinyTurned)}});
+      tensors.push_back({layer + "attn_kv_a_mqa.weight", {d, kTinyRank + kTinyTurned}});
+      tensors.push_back({layer + "attn_kv_a_norm.weight", {kTinyRank}});
+      if (is_absorbed) {
+        tensors.push_back({layer + "attn_k_b.weight", {kTinyStill, kTinyRank, n}});
+        tensors.push_back({layer + "attn_v_b.weight", {kTinyRank, kTinyValue, n}});
+      } else {
+        tensors.push_back({layer + "attn_kv_b.weight", {kTinyRank, n * (kTinyStill + kTinyValue)}});
+      }
+      tensors.push_back({layer + "attn_output.weight", {n * kTinyValue, d}});
+    }
+  };
+  return model;
 }
 
 }  // namespace thaw
