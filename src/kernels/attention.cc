@@ -96,6 +96,29 @@ void StoreKey(const KernelTable& table, const float* x, int64_t n, KvType type, 
   }
 }
 
+void CopyKey(KvType type, int64_t n, const std::byte* from, int64_t from_position, std::byte* to,
+             int64_t to_position) {
+  const int64_t unit_bytes = kKeyUnit * KvRowBytes(type, n);
+  const std::byte* source = from + from_position / kKeyUnit * unit_bytes;
+  std::byte* target = to + to_position / kKeyUnit * unit_bytes;
+  const int64_t source_lane = from_position % kKeyUnit;
+  const int64_t target_lane = to_position % kKeyUnit;
+  // Runs of `count` numbers of `size` bytes, of 16 keys each.
+  const auto copy = [&](int64_t count, int64_t size) {
+    for (int64_t i = 0; i < count; ++i) {
+      std::memcpy(target + target_lane * size, source + source_lane * size,
+                  static_cast<size_t>(size));
+      source += kKeyUnit * size;
+      target += kKeyUnit * size;
+    }
+  };
+  if (type != KvType::kQ8_0) return copy(n, type == KvType::kF32 ? 4 : 2);
+  for (int64_t block = 0; block < n / kKvBlock; ++block) {
+    copy(1, 2);
+    copy(kKvBlock, 1);
+  }
+}
+
 int64_t AttentionTileTokens(int64_t group) { return std::max<int64_t>(1, kTileRows / group); }
 
 SpanScratch LayOutSpanScratch(int64_t rows, int64_t head_dim, std::byte* scratch) {

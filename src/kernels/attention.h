@@ -74,6 +74,10 @@ int64_t KeyBytes(KvType type, int64_t head_dim, int64_t n_positions);
 void StoreKey(const KernelTable& table, const float* x, int64_t n, KvType type, int64_t position,
               std::byte* keys);
 
+// Copies a key of n numbers from one place of `from` to another of `to`, as they are stored.
+void CopyKey(KvType type, int64_t n, const std::byte* from, int64_t from_position, std::byte* to,
+             int64_t to_position);
+
 // A block's keys or values, 16 KiB in float32 at a head size of 64, stay in the first-level cache
 // while the rows of a tile pass by. With 128 prefill was 4 % faster, having fewer rounds of finding
 // the largest score and loading the sums, but decode at 8 rows from memory 16 % slower.

@@ -260,9 +260,52 @@ Result<void> ReadLatent(const GgufFile& file, const MetadataReader& metadata, Mo
   return {};
 }
 
+// The indexer, and which layers have one of their own: by the field that says so, or those that
+// have its tensors.
+Result<void> ReadIndexer(const GgufFile& file, const MetadataReader& metadata,
+                         ModelConfig& config) {
+  constexpr std::string_view kTypes = "attention.indexer.types";
+  IndexerConfig& indexer = config.indexer;
+  THAW_ASSIGN(config.latent.q_rank, metadata.Size("attention.q_lora_rank", kMaxWidth));
+  THAW_ASSIGN(indexer.n_heads, metadata.Size("attention.indexer.head_count", kMaxWidth));
+  THAW_ASSIGN(indexer.key_size, metadata.Size("attention.indexer.key_length", kMaxWidth));
+  THAW_ASSIGN(indexer.top_k, metadata.Size("attention.indexer.top_k", kMaxContext));
+  if (config.latent.rope_dim > indexer.key_size) {
+    return Fail(ErrorCode::kCorrupt,
+                "{}: field '{}' is {}, expected at most the key size {} of '{}'", file.path(),
+                metadata.Key("rope.dimension_count"), config.latent.rope_dim, indexer.key_size,
+                metadata.Key("attention.indexer.key_length"));
+  }
+  if (!config.latent.is_absorbed) {
+    return Fail(ErrorCode::kCorrupt, "{}: tensor 'blk.0.attn_k_b.weight' is missing", file.path());
+  }
+  std::vector<int64_t> types;
+  if (metadata.Has(kTypes)) {
+    THAW_ASSIGN(types, file.ReadInts(metadata.Key(kTypes)));
+    if (types.size() < config.layers.size()) {
+      return Fail(ErrorCode::kCorrupt, "{}: field '{}' has {} elements, expected one a layer: {}",
+                  file.path(), metadata.Key(kTypes), types.size(), config.layers.size());
+    }
+  }
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    const bool has_own =
+        types.empty() ? file.FindTensor(fmt::format("blk.{}.indexer.attn_k.weight", i)) != nullptr
+                      : types[i] != 0;
+    config.layers[i].index_key_size = has_own ? indexer.key_size : 0;
+  }
+  if (config.layers.front().index_key_size == 0) {
+    return Fail(ErrorCode::kCorrupt,
+                "{}: the first layer has no indexer, and there is none before it", file.path());
+  }
+  return {};
+}
+
 Result<void> ReadAttention(const GgufFile& file, const MetadataReader& metadata,
                            ModelConfig& config) {
-  if (config.family->has_latent_attention) return ReadLatent(file, metadata, config);
+  if (config.family->has_latent_attention) {
+    THAW_TRY(ReadLatent(file, metadata, config));
+    return config.family->has_indexer ? ReadIndexer(file, metadata, config) : Result<void>();
+  }
   constexpr std::string_view kHeads = "attention.head_count";
   constexpr std::string_view kKvHeads = "attention.head_count_kv";
   const Family& family = *config.family;

@@ -10,6 +10,7 @@
 #include "gguf/gguf_file.h"
 #include "kernels/rope.h"
 #include "model/family.h"
+#include "model/indexer.h"
 #include "model/recurrence.h"
 
 namespace thaw {
@@ -37,8 +38,11 @@ struct LayerConfig {
   Activation activation = {};  // of the block that all tokens go through
   Activation expert_activation = {};
   bool has_experts = false;
-  bool recurs = false;          // has a recurrent block, beside its attention where it has both
-  bool is_latent = false;       // its attention is of latents
+  bool recurs = false;     // has a recurrent block, beside its attention where it has both
+  bool is_latent = false;  // its attention is of latents
+  // Of the keys by which it chooses keys (IndexerConfig). Layers that have none, in a model that
+  // chooses, take the choice of the layer before.
+  int64_t index_key_size = 0;
   bool has_temperature = true;  // queries are scaled by position, where the model does that
 
   bool has_block() const { return d_ff != 0 || has_experts; }  // a feed-forward one
@@ -82,6 +86,7 @@ struct ModelConfig {
   ExpertConfig experts;             // of the layers that have them; n is 0 where none has
   RecurrenceConfig recurrence;      // of the layers that recur
   LatentConfig latent;              // likewise; heads are those that attention runs over
+  IndexerConfig indexer;            // of the layers with latent attention
 
   float attention_scale = 1;     // of scores
   float attention_soft_cap = 0;  // c of c tanh(score / c); 0: none

@@ -116,6 +116,8 @@ struct Family {
   // Keys and values come of a low-rank latent (LatentConfig); files state a tenth of YaRN's log
   // multiplier, which is its multiplier too.
   bool has_latent_attention = false;
+  bool has_indexer = false;  // it is to chosen keys alone (IndexerConfig)
+  RopePairing indexer_pairing = RopePairing::kHalves;
   // What attention gives is multiplied with the logistic of blk.N.attn_gate of what it read.
   AttentionGate attention_gate = AttentionGate::kNone;
   bool joins_query_gates = false;  // attn_q holds for each head its queries and then those gates

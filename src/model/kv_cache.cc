@@ -23,6 +23,9 @@ int64_t HeldPositions(const KvSize& size, int64_t window) {
   return std::min(ring, size.n_positions);
 }
 
+// How the keys by which a layer chooses are stored: as a matrix of them can be multiplied.
+KvType IndexType(KvType type) { return type == KvType::kQ8_0 ? KvType::kF16 : type; }
+
 }  // namespace
 
 Result<void> KvCache::CheckType(const ModelConfig& config, KvType type) {
@@ -44,13 +47,16 @@ std::vector<KvCache::Layer> KvCache::LayOut(const ModelConfig& config, const KvS
   for (const LayerConfig& attention : config.layers) {
     const HeadShape& heads = attention.heads;
     const int64_t held = HeldPositions(size, attention.window);
-    const Layer layer{.heads = heads,
-                      .offset = offset,
-                      .key_bytes = AlignUp(KeyBytes(size.type, heads.size, held)),
-                      .value_bytes = AlignUp(held * KvRowBytes(size.type, heads.v_size)),
-                      .held = held,
-                      .window = attention.window};
+    Layer layer{.heads = heads,
+                .offset = offset,
+                .key_bytes = AlignUp(KeyBytes(size.type, heads.size, held)),
+                .value_bytes = AlignUp(held * KvRowBytes(size.type, heads.v_size)),
+                .held = held,
+                .window = attention.window,
+                .index_key_size = attention.index_key_size};
     offset += static_cast<size_t>(heads.n_kv) * (layer.key_bytes + layer.value_bytes);
+    layer.index_offset = offset;
+    offset += AlignUp(held * KvRowBytes(IndexType(size.type), layer.index_key_size));
     layers.push_back(layer);
   }
   layers.push_back({.offset = offset});  // the end
@@ -65,7 +71,10 @@ uint64_t KvCache::BytesSeen(const ModelConfig& config, KvType type, int64_t leng
   int64_t bytes = 0;
   for (const LayerConfig& layer : config.layers) {
     const HeadShape& heads = layer.heads;
-    const int64_t positions = length - FirstVisible(layer.window, length - 1);
+    const int64_t visible = length - FirstVisible(layer.window, length - 1);
+    const int64_t top_k = config.indexer.top_k;
+    const int64_t positions = top_k == 0 ? visible : std::min(visible, top_k);
+    bytes += visible * KvRowBytes(IndexType(type), layer.index_key_size);
     bytes +=
         positions * heads.n_kv * (KvRowBytes(type, heads.size) + KvRowBytes(type, heads.v_size));
   }
@@ -127,6 +136,27 @@ std::byte* KvCache::Keys(int64_t layer, int64_t kv_head) {
 
 std::byte* KvCache::Values(int64_t layer, int64_t kv_head) {
   return Keys(layer, kv_head) + layers_[static_cast<size_t>(layer)].key_bytes;
+}
+
+void KvCache::StoreIndexKey(const KernelTable& kernels, int64_t layer, int64_t position,
+                            const float* key) {
+  THAW_CHECK(position >= 0 && position < size_.n_positions);
+  const Layer& of = layers_[static_cast<size_t>(layer)];
+  const KvType type = IndexType(size_.type);
+  kernels.store_kv(
+      key, of.index_key_size, type,
+      memory_.data() + of.index_offset + position * KvRowBytes(type, of.index_key_size));
+}
+
+WeightRows KvCache::IndexKeys(int64_t layer, int64_t first, int64_t count) const {
+  const Layer& of = layers_[static_cast<size_t>(layer)];
+  const KvType type = IndexType(size_.type);
+  return {.type = type == KvType::kF32   ? ElementType::kF32
+                  : type == KvType::kF16 ? ElementType::kF16
+                                         : ElementType::kBF16,
+          .data = memory_.data() + of.index_offset + first * KvRowBytes(type, of.index_key_size),
+          .n_rows = count,
+          .k = of.index_key_size};
 }
 
 int64_t KvCache::Ring(int64_t layer) const {

@@ -13,7 +13,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/result.h"
-#include "kernels/attention.h"
+#include "kernels/kernel_table.h"
 #include "model/config.h"
 #include "model/recurrent_state.h"
 
@@ -66,6 +66,13 @@ class KvCache {
   // them. Position p lies where p % Ring(layer) does; 0: where p does.
   std::byte* Keys(int64_t layer, int64_t kv_head);
   std::byte* Values(int64_t layer, int64_t kv_head);
+
+  // The same of the keys by which a layer chooses keys: float rows, of float16 where the rest is
+  // q8_0.
+  void StoreIndexKey(const KernelTable& kernels, int64_t layer, int64_t position, const float* key);
+  // Those of positions [first, first + count).
+  WeightRows IndexKeys(int64_t layer, int64_t first, int64_t count) const;
+
   int64_t Ring(int64_t layer) const;
 
  private:
@@ -77,6 +84,8 @@ class KvCache {
     size_t value_bytes = 0;  // likewise
     int64_t held = 0;        // positions
     int64_t window = 0;
+    int64_t index_key_size = 0;
+    size_t index_offset = 0;  // of the keys by which it chooses
   };
   static std::vector<Layer> LayOut(const ModelConfig& config, const KvSize& size);
 

@@ -64,8 +64,10 @@ size_t MostTilesAtOnce(const ModelWeights& weights, const TileMap& map, int64_t 
                      tiles({&layer.attention_output})});
     if (const auto& latent = layer.latent) {
       const LinearWeights& q = latent->q_down.rows != 0 ? latent->q_down : latent->q;
-      most = std::max({most, tiles({&q, &latent->kv_down}), tiles({&latent->q}),
-                       tiles({&latent->kv}), tiles({&latent->q_absorbed}), tiles({&latent->v})});
+      const IndexerWeights& indexer = latent->indexer;
+      most = std::max({most, tiles({&q, &latent->kv_down, &indexer.k, &indexer.weights}),
+                       tiles({&latent->q, &indexer.q}), tiles({&latent->kv}),
+                       tiles({&latent->q_absorbed}), tiles({&latent->v})});
     }
     count_block(layer.ffn);
     if (layer.recurrent) {
@@ -413,11 +415,14 @@ void Model::PlanRuns(std::span<const BatchToken> batch) {
   const int64_t most = AttentionTileTokens(config_.Most(
       [](const LayerConfig& layer) { return layer.heads.n == 0 ? 1 : layer.heads.group(); }));
   runs_.clear();
+  sparse_.clear();
   sequences_.clear();
   for (size_t i = 0; i < batch.size(); ++i) {
     const bool goes_on = i > 0 && batch[i].kv == batch[i - 1].kv;
     for (std::vector<TokenRun>* runs : {&sequences_, &runs_}) {
-      if (goes_on && (runs == &sequences_ || runs->back().count < most)) {
+      if (runs == &runs_ && config_.indexer.Chooses(batch[i].position)) {
+        sparse_.push_back(static_cast<int64_t>(i));
+      } else if (goes_on && (runs == &sequences_ || runs->back().count < most)) {
         ++runs->back().count;
       } else {
         runs->push_back({static_cast<int64_t>(i), 1});
@@ -460,6 +465,8 @@ AttentionArguments Model::ArgumentsOf(int64_t index, std::span<const BatchToken>
 
 void Model::AttendAll(int64_t index, std::span<const BatchToken> batch) {
   const Stopwatch attention(times_.attention);
+  if (!sparse_.empty()) AttendChosen(index, batch);
+  if (runs_.empty()) return;
   const int64_t n_heads = config_.layers[static_cast<size_t>(index)].heads.n_kv;
   const auto n_runs = static_cast<int64_t>(runs_.size());
   if (n_runs == static_cast<int64_t>(batch.size()) &&

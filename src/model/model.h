@@ -173,6 +173,18 @@ class Model {
   // Values of the latents that attention gave, from work_.attended to work_.heads.
   Result<void> ExpandValues(int64_t index, int64_t n_tokens);
 
+  // model_indexer.cc. Norm and rope of what scores the keys of one token; its key is kept.
+  void PrepareIndexer(int64_t index, const BatchToken& token, int64_t i);
+  // What the sparse tokens attend to in this layer and those after that do not choose.
+  void ChooseKeysOfAll(int64_t index, std::span<const BatchToken> batch);
+  // Of the positions of a span of kIndexSpan, to `scores` [max_context].
+  void ScoreKeys(int64_t index, const BatchToken& token, int64_t i, int64_t span, int worker,
+                 float* scores);
+  // Attention of the sparse tokens.
+  void AttendChosen(int64_t index, std::span<const BatchToken> batch);
+  // Calls body for as many sparse tokens at a time as the workspace has room for.
+  void ForEachSparse(FunctionRef<void(std::span<const int64_t> some)> body);
+
   // Multiplies what attention gave a token with the logistic of its gates, of numbers or of heads.
   void GateAttention(const HeadShape& heads, int64_t n_gates, int64_t i);
   // Takes queries and gates of a token apart, which stand together for each head.
@@ -191,7 +203,8 @@ class Model {
     int64_t first;
     int64_t count;
   };
-  // Splits the batch into sequences_, and into runs_ of at most AttentionTileTokens.
+  // Splits the batch into sequences_, and into runs_ of at most AttentionTileTokens but for the
+  // tokens that attend to chosen keys, which are sparse_.
   void PlanRuns(std::span<const BatchToken> batch);
   void AttendAll(int64_t index, std::span<const BatchToken> batch);
   // The same for few single tokens, with the spans of their positions spread over the threads.
@@ -224,6 +237,7 @@ class Model {
   Workspace work_;
   std::vector<TokenRun> sequences_;  // of the current pass
   std::vector<TokenRun> runs_;       // likewise
+  std::vector<int64_t> sparse_;      // likewise
   std::vector<Product> recurrent_products_;
   // Of the current layer with experts; kept for their memory.
   std::vector<ExpertRun> expert_runs_;

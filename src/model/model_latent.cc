@@ -16,12 +16,15 @@ Result<void> Model::ProjectLatent(int64_t index, std::span<const BatchToken> bat
   const int64_t n_tokens = normed.n_tokens;
   float* queries = c.is_absorbed ? work_.heads : work_.q;
   const bool has_low_rank = weights.q_down.rows != 0;
+  const IndexerWeights& indexer = weights.indexer;
   const Product down[] = {
       {&weights.kv_down, &normed, work_.kv_down},
       has_low_rank ? Product{&weights.q_down, &normed, work_.q_latent}
                    : Product{&weights.q, &normed, queries},
+      {&indexer.k, &normed, work_.index_k},
+      {&indexer.weights, &normed, work_.index_weights},
   };
-  THAW_TRY(Multiply(down));
+  THAW_TRY(Multiply(std::span(down, indexer.is_there() ? 4 : 2)));
   if (has_low_rank) {
     const Activations latent = ViewActivations(work_.q_latent, n_tokens, c.q_rank, work_.quantized);
     ForEachToken(n_tokens, [&](int64_t i) {
@@ -29,11 +32,15 @@ Result<void> Model::ProjectLatent(int64_t index, std::span<const BatchToken> bat
       kernels_.rms_norm(of_token, weights.q_norm.data(), c.q_rank, config_.norm_epsilon, of_token);
       kernels_.quantize_activations(latent, i, i + 1);
     });
-    const Product up[] = {{&weights.q, &latent, queries}};
-    THAW_TRY(Multiply(up));
+    const Product up[] = {{&weights.q, &latent, queries}, {&indexer.q, &latent, work_.index_q}};
+    THAW_TRY(Multiply(std::span(up, indexer.is_there() ? 2 : 1)));
   }
-  ForEachToken(n_tokens,
-               [&](int64_t i) { PrepareLatent(index, batch[static_cast<size_t>(i)], queries, i); });
+  ForEachToken(n_tokens, [&](int64_t i) {
+    const BatchToken& token = batch[static_cast<size_t>(i)];
+    PrepareLatent(index, token, queries, i);
+    if (indexer.is_there()) PrepareIndexer(index, token, i);
+  });
+  if (indexer.is_there() && !sparse_.empty()) ChooseKeysOfAll(index, batch);
   return c.is_absorbed ? AbsorbQueries(index, batch) : ExpandKeys(index, batch);
 }
 

@@ -327,9 +327,17 @@ class LayerDescriber {
     }
     THAW_ASSIGN(latent.kv_down,
                 find_.Linear(Name("attn_kv_a_mqa"), c.rank + c.rope_dim, d, kAbsent));
+    if (of_layer_.index_key_size != 0) {
+      THAW_TRY(DescribeIndexer(latent.indexer));
+    }
     THAW_ASSIGN(latent.kv_norm, find_.Vector(Name("attn_kv_a_norm.weight"), c.rank, kRequired));
     if (c.q_rank != 0) {
       THAW_ASSIGN(latent.q, find_.Linear(Name("attn_q_b"), n * c.key_size, c.q_rank, kAbsent));
+    }
+    if (of_layer_.index_key_size != 0) {
+      const int64_t rows = config_.indexer.n_heads * of_layer_.index_key_size;
+      THAW_ASSIGN(latent.indexer.q,
+                  find_.Linear(Name("indexer.attn_q_b"), rows, c.q_rank, kAbsent));
     }
     if (c.is_absorbed) {
       THAW_ASSIGN(latent.q_absorbed, find_.Heads(Name("attn_k_b"), n, c.rank, c.still_size()));
@@ -339,6 +347,18 @@ class LayerDescriber {
       THAW_ASSIGN(latent.kv, find_.Linear(Name("attn_kv_b"), rows, c.rank, kAbsent));
     }
     layer.latent = std::move(latent);
+    return {};
+  }
+
+  // But for the queries, which come of what the others are made beside.
+  Result<void> DescribeIndexer(IndexerWeights& indexer) {
+    const int64_t size = of_layer_.index_key_size;
+    const int64_t d = config_.d_model;
+    THAW_ASSIGN(indexer.k, find_.Linear(Name("indexer.attn_k"), size, d, kAbsent));
+    THAW_ASSIGN(indexer.k_norm, find_.Vector(Name("indexer.k_norm.weight"), size, kRequired));
+    THAW_ASSIGN(indexer.k_norm_bias, find_.Vector(Name("indexer.k_norm.bias"), size, kRequired));
+    THAW_ASSIGN(indexer.weights,
+                find_.Linear(Name("indexer.proj"), config_.indexer.n_heads, d, kAbsent));
     return {};
   }
 

@@ -77,6 +77,17 @@ struct RecurrentWeights {
   LinearWeights output;                          // [d_model, inner]
 };
 
+// What scores keys; no rows where a layer has none of its own.
+struct IndexerWeights {
+  LinearWeights q;                 // [n_heads * key_size, q_rank]
+  LinearWeights k;                 // [key_size, d_model]
+  std::vector<float> k_norm;       // [key_size]
+  std::vector<float> k_norm_bias;  // [key_size]
+  LinearWeights weights;           // [n_heads, d_model]
+
+  bool is_there() const { return k.rows != 0; }
+};
+
 // What makes queries, keys and values in a layer with latent attention (LatentConfig).
 struct LatentWeights {
   LinearWeights q_down;        // [q_rank, d_model], or no row
@@ -87,6 +98,7 @@ struct LatentWeights {
   LinearWeights kv;            // [n_heads of still_size + value_size, rank], not absorbed
   LinearWeights q_absorbed;    // of heads: [n_heads of rank, still_size], absorbed
   LinearWeights v;             // of heads: [n_heads of value_size, rank], absorbed
+  IndexerWeights indexer;
 };
 
 struct LayerWeights {

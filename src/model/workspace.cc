@@ -23,7 +23,7 @@ int64_t MostOutWidth(const ModelConfig& c) {
 int64_t MaxColumns(const ModelConfig& c) {
   return std::max({c.d_model, c.widest_block(), c.experts.d_ff, MostOutWidth(c), c.recurrence.inner,
                    c.recurrence.rank, c.experts.width, c.latent.q_rank, c.latent.rank,
-                   c.latent.still_size()});
+                   c.latent.still_size(), c.indexer.key_size});
 }
 
 // The quantized copy of what latent attention multiplies, of n_heads heads.
@@ -59,6 +59,25 @@ void AddLatent(const LatentConfig& latent, int64_t n_heads, int64_t batch, Layou
   layout.Add(w.kv_down, batch * (latent.rank + latent.rope_dim));
   layout.Add(w.kv_latent, latent.is_absorbed ? 0 : batch * latent.rank);
   layout.Add(w.heads, batch * n_heads * of_head);
+}
+
+void AddIndexer(const ModelConfig& c, const WorkspaceSize& size, Layout& layout, Workspace& w) {
+  const IndexerConfig& indexer = c.indexer;
+  const int64_t batch = size.max_batch;
+  layout.Add(w.index_q, batch * indexer.n_heads * indexer.key_size);
+  layout.Add(w.index_k, batch * indexer.key_size);
+  layout.Add(w.index_weights, batch * indexer.n_heads);
+  if (!indexer.Chooses(size.max_context - 1)) return;
+  // At most, whatever the type of the KV cache.
+  w.chosen_copies_stride = c.Most([&](const LayerConfig& layer) {
+    return AlignUp(KeyBytes(KvType::kF32, layer.heads.size, indexer.top_k) +
+                   indexer.top_k * KvRowBytes(KvType::kF32, layer.heads.v_size));
+  });
+  layout.Add(w.index_products, size.threads * indexer.n_heads * kIndexSpan);
+  layout.Add(w.index_scores, size.threads * size.max_context);
+  layout.Add(w.index_order, size.threads * size.max_context);
+  layout.Add(w.chosen_keys, batch * indexer.top_k);
+  layout.Add(w.chosen_copies, size.threads * w.chosen_copies_stride);
 }
 
 void AddExperts(const ModelConfig& c, int64_t batch, Layout& layout, Workspace& w) {
@@ -115,7 +134,9 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
                 LatentActivationBytes(c.latent, latent_heads, batch)});
   w.matmul_scratch_stride = AlignUp(MatMulScratchBytes(MaxColumns(c)));
   w.attention_scratch_stride = AlignUp(most([](const HeadShape& heads) {
-    return AttentionScratchBytes(heads.group(), heads.size, heads.v_size);
+    return std::max(
+        AttentionScratchBytes(heads.group(), heads.size, heads.v_size),
+        AttentionScratchBytes(std::min(heads.group(), kSparseHeads), heads.size, heads.v_size));
   }));
   w.attention_states_stride =
       (AttentionSpanOf(size.max_context - 1) + 1) * most([](const HeadShape& heads) {
@@ -133,6 +154,7 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
       c.family->joins_query_gates ? 2 * most(&HeadShape::q_width) : out_width;
   layout.Add(w.attention_gate, c.gates_attention() ? batch * gate_width : 0);
   AddLatent(c.latent, latent_heads, batch, layout, w);
+  AddIndexer(c, size, layout, w);
   layout.Add(w.gate, batch * c.widest_block());
   layout.Add(w.up, c.family->is_gated ? batch * c.widest_block() : 0);
   layout.Add(w.projected, batch * c.d_model);

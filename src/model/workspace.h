@@ -25,6 +25,14 @@ struct WorkspaceSize {
 // at most a fifth of the time to threads that wait for the last one.
 constexpr int64_t MostSplitHeads(int threads) { return int64_t{4} * threads; }
 
+// Positions that one thread scores at a time: at 64 heads 256 KiB of products, which the
+// second-level cache holds.
+inline constexpr int64_t kIndexSpan = 1024;
+
+// Heads that attend to chosen keys at a time: what they share of reading a key is a sixteenth of
+// their work, and the 64 or 128 of a model keep several threads busy.
+inline constexpr int64_t kSparseHeads = 16;
+
 // Sizes of a layer (HeadShape) are those of the largest; each layer uses as much as it has.
 struct Workspace {
   float* x = nullptr;               // [batch, d_model], the residual stream
@@ -57,6 +65,18 @@ struct Workspace {
   // Absorbed, queries [batch, n_heads, key_size] and later values [batch, n_heads, value_size];
   // else keys and values [batch, n_heads, still_size + value_size].
   float* heads = nullptr;
+
+  // Of models that choose keys; those from index_products on where the longest sequence is longer
+  // than what is chosen. As many tokens choose at a time as there are threads.
+  float* index_q = nullptr;            // [batch, n_heads, key_size]
+  float* index_k = nullptr;            // [batch, key_size]
+  float* index_weights = nullptr;      // [batch, n_heads]
+  float* index_products = nullptr;     // [threads, n_heads, kIndexSpan]
+  float* index_scores = nullptr;       // [threads, max_context]
+  int32_t* index_order = nullptr;      // [threads, max_context]
+  int32_t* chosen_keys = nullptr;      // [batch, top_k]
+  std::byte* chosen_copies = nullptr;  // [threads, chosen_copies_stride], keys and then values
+  int64_t chosen_copies_stride = 0;    // bytes
 
   // Of models with experts. A pair is a token and an expert that it goes through; of all of them
   // ExpertPairs are worked on at a time.
