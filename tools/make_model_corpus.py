@@ -43,11 +43,13 @@ SHARED = {"ffn_gate_inp_shexp.weight": (D,), "ffn_gate_shexp.weight": (D, FF),
 RANK, TURNED = 16, HEAD // 2
 LATENT = {"attn_kv_a_mqa.weight": (D, RANK + TURNED), "attn_kv_a_norm.weight": (RANK,),
           "attn_output.weight": (HEADS * RANK, D)}
-EXPANDED = {"attn_q_a.weight": (D, HEAD), "attn_q_a_norm.weight": (HEAD,),
-            "attn_q_b.weight": (HEAD, HEADS * HEAD),
-            "attn_kv_b.weight": (RANK, HEADS * (HEAD - TURNED + RANK))}
-ABSORBED = {"attn_q.weight": (D, HEADS * HEAD),
-            "attn_k_b.weight": (HEAD - TURNED, RANK, HEADS), "attn_v_b.weight": (RANK, RANK, HEADS)}
+LOW_RANK = {"attn_q_a.weight": (D, HEAD), "attn_q_a_norm.weight": (HEAD,),
+            "attn_q_b.weight": (HEAD, HEADS * HEAD)}
+EXPANDED = {"attn_kv_b.weight": (RANK, HEADS * (HEAD - TURNED + RANK))}
+ABSORBED = {"attn_k_b.weight": (HEAD - TURNED, RANK, HEADS), "attn_v_b.weight": (RANK, RANK, HEADS)}
+INDEXER = {"indexer.attn_q_b.weight": (HEAD, 3 * HEAD), "indexer.attn_k.weight": (D, HEAD),
+           "indexer.k_norm.weight": (HEAD,), "indexer.k_norm.bias": (HEAD,),
+           "indexer.proj.weight": (D, 3)}
 LATENT_SIZES = {"attention.kv_lora_rank": RANK, "rope.dimension_count": TURNED}
 HEAD_BIASES_APART = {"attn_q.bias": (HEADS * HEAD,), "attn_k.bias": (KV_HEADS * HEAD,),
                      "attn_v.bias": (KV_HEADS * HEAD,)}
@@ -110,12 +112,18 @@ MODELS = {
                WINDOW | {"attention.sliding_window_pattern": [0, 1], "expert_count": EXPERT_COUNT,
                          "expert_used_count": 2, "swiglu_clamp_exp": [0.0, 0.5],
                          "attention.head_count": [HEADS, HEADS]}),
-    "deepseek2": (1, NORMS | LATENT | ABSORBED | GATED, {},
+    "deepseek2": (1, NORMS | LATENT | ABSORBED | GATED | {"attn_q.weight": (D, HEADS * HEAD)}, {},
                   LATENT_SIZES | {"attention.key_length_mla": HEAD,
                                   "attention.value_length_mla": RANK, "rope.scaling.type": "yarn",
                                   "rope.scaling.factor": 4.0,
                                   "rope.scaling.yarn_log_multiplier": 0.1}),
-    "minicpm3": (1, NORMS | LATENT | EXPANDED | GATED, {},
+    "deepseek32": (1, NORMS | LATENT | LOW_RANK | ABSORBED | INDEXER | GATED, {},
+                   LATENT_SIZES | {"attention.q_lora_rank": HEAD, "attention.key_length_mla": HEAD,
+                                   "attention.value_length_mla": RANK,
+                                   "attention.indexer.head_count": 3,
+                                   "attention.indexer.key_length": HEAD,
+                                   "attention.indexer.top_k": 5}),
+    "minicpm3": (1, NORMS | LATENT | LOW_RANK | EXPANDED | GATED, {},
                  LATENT_SIZES | {"attention.q_lora_rank": HEAD, "attention.value_length": RANK}),
     "mistral3": (1, NORMS | HEADS_APART | GATED, {}, {"attention.temperature_scale": 0.1}),
 }

@@ -470,6 +470,27 @@ TEST_P(AttentionKernels, KeysAreStoredInUnitsWithTheBitsOfRows) {
   }
 }
 
+TEST_P(AttentionKernels, CopiedKeysHaveTheBitsOfTheirOriginals) {
+  std::mt19937 random(12);
+  for (const KvType type : kAllKvTypes) {
+    const int64_t n = type == KvType::kQ8_0 ? 96 : 82;
+    std::vector<std::byte> keys(static_cast<size_t>(KeyBytes(type, n, 33)));
+    for (int64_t position = 0; position < 33; ++position) {
+      StoreKey(table(), RandomFloats(n, random).data(), n, type, position, keys.data());
+    }
+    std::vector<std::byte> copies(static_cast<size_t>(KeyBytes(type, n, 17)));
+    for (int64_t place = 0; place < 17; ++place) {
+      CopyKey(type, n, keys.data(), 2 * place, copies.data(), place);
+    }
+    for (int64_t place = 0; place < 17; ++place) {
+      for (int64_t i = 0; i < n; ++i) {
+        ASSERT_EQ(StoredKeyNumber(copies.data(), place, i, n, type),
+                  StoredKeyNumber(keys.data(), 2 * place, i, n, type));
+      }
+    }
+  }
+}
+
 // Blocks of every magnitude: below the smallest scale, in the subnormal halves, usual, near the
 // largest float; then ones made of ties and of a single number.
 std::vector<float> NumbersOfAllMagnitudes(std::mt19937& random) {

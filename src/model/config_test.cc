@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <functional>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "io/temporary_directory.h"
@@ -119,7 +121,7 @@ TEST(ModelConfig, ReadsHeadsAndWidthsOfEachLayer) {
 TEST(ModelConfig, NamesAnUnknownArchitectureAndThoseItKnows) {
   TinyModel model;
   model.architecture = "gpt9";
-  EXPECT_THAT(ErrorOf(model), AllOf(HasSubstr("'gpt9'"), HasSubstr("gemma3, glm4")));
+  EXPECT_THAT(ErrorOf(model), AllOf(HasSubstr("'gpt9'"), HasSubstr("gemma2, gemma3")));
 }
 
 // A model of six layers of a family that has windows of 16 positions.
@@ -502,6 +504,58 @@ TEST(ModelConfig, RefusesLatentsThatContradictThemselves) {
   EXPECT_THAT(error_with("rope.dimension_count", 3), HasSubstr("is 3, expected an even number"));
   EXPECT_THAT(error_with("attention.kv_lora_rank", 24), HasSubstr("expected a multiple of 16"));
   EXPECT_THAT(error_with("attention.value_length_mla", 8), HasSubstr("expected a multiple of 16"));
+}
+
+// A model that chooses keys, whose first layers have indexers of their own.
+TinyModel Choosing(uint32_t own_indexers, std::map<std::string, uint32_t> changed = {}) {
+  changed.insert({{"attention.indexer.head_count", 2},
+                  {"attention.indexer.key_length", 8},
+                  {"attention.indexer.top_k", 5}});
+  TinyModel model = TinyLatentModel(/*is_absorbed=*/true, std::move(changed), "glm-dsa");
+  model.edit_tensors = [=, edit = model.edit_tensors](std::vector<TinyModel::Tensor>& tensors) {
+    edit(tensors);
+    for (uint32_t i = 0; i < own_indexers; ++i) {
+      tensors.push_back({"blk." + std::to_string(i) + ".indexer.attn_k.weight", {32, 8}});
+    }
+  };
+  return model;
+}
+
+TEST(ModelConfig, ReadsWhichLayersChooseKeys) {
+  const auto config = Read(Choosing(/*own_indexers=*/1));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->indexer.top_k, 5);
+  EXPECT_EQ(config->indexer.n_heads, 2);
+  EXPECT_EQ(config->layers[0].index_key_size, 8);
+  EXPECT_EQ(config->layers[1].index_key_size, 0);
+  TinyModel by_field = Choosing(/*own_indexers=*/1);
+  std::vector<int32_t> types = {1, 1};
+  by_field.add_fields = [&, add = by_field.add_fields](GgufWriter& writer) {
+    add(writer);
+    THAW_CHECK(writer.SetNumbers<int32_t>("glm-dsa.attention.indexer.types", types));
+  };
+  EXPECT_EQ(Read(by_field)->layers[1].index_key_size, 8);
+  types = {1};
+  EXPECT_THAT(ErrorOf(by_field), HasSubstr("has 1 elements, expected one a layer: 2"));
+  types = {0, 1};
+  EXPECT_THAT(ErrorOf(by_field), HasSubstr("the first layer has no indexer"));
+}
+
+TEST(ModelConfig, RefusesIndexersThatContradictThemselves) {
+  EXPECT_THAT(ErrorOf(Choosing(0)), HasSubstr("the first layer has no indexer"));
+  for (const char* key : {"attention.q_lora_rank", "attention.indexer.head_count",
+                          "attention.indexer.key_length", "attention.indexer.top_k"}) {
+    EXPECT_THAT(ErrorOf(Choosing(2, {{key, 0}})),
+                AllOf(HasSubstr(key), HasSubstr("config_test.gguf")));
+  }
+  EXPECT_THAT(ErrorOf(Choosing(2, {{"attention.indexer.key_length", 2}})),
+              HasSubstr("expected at most the key size 2"));
+  EXPECT_THAT(ErrorOf(TinyLatentModel(/*is_absorbed=*/false,
+                                      {{"attention.indexer.head_count", 2},
+                                       {"attention.indexer.key_length", 8},
+                                       {"attention.indexer.top_k", 5}},
+                                      "deepseek32")),
+              HasSubstr("'blk.0.attn_k_b.weight' is missing"));
 }
 
 TEST(ModelConfig, LeavesOutLayersThatPredictFurtherTokens) {

@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/dequantize.h"
 #include "kernels/kernel_table.h"
 
 namespace thaw {
@@ -131,6 +133,46 @@ TEST(KvCache, TellsWhatAPositionSees) {
   EXPECT_EQ(KvCache::BytesSeen(BlockConfig(), KvType::kF16, 1), 3 * kBytesOfPosition);
   EXPECT_EQ(KvCache::BytesSeen(WindowConfig(), KvType::kF16, 16), 3 * 16 * kBytesOfPosition);
   EXPECT_EQ(KvCache::BytesSeen(WindowConfig(), KvType::kF16, 50), (2 * 50 + 16) * kBytesOfPosition);
+}
+
+// Of the middle one of three layers keys are chosen, by keys of 8 numbers.
+ModelConfig ChoosingConfig() {
+  ModelConfig config = BlockConfig();
+  config.indexer = {.top_k = 16, .n_heads = 2, .key_size = 8};
+  config.layers[1].index_key_size = 8;
+  return config;
+}
+
+TEST(KvCache, KeepsTheKeysByWhichALayerChooses) {
+  const KernelTable& kernels = **SelectKernels("");
+  for (const KvType type : kAllKvTypes) {
+    constexpr int64_t kPositions = 20;
+    auto cache = KvCache::Create(ChoosingConfig(), {.type = type, .n_positions = kPositions});
+    ASSERT_TRUE(cache);
+    std::vector<float> key(8);
+    for (int64_t position = 0; position < kPositions; ++position) {
+      std::ranges::fill(key, static_cast<float>(position) / 4);
+      cache->StoreIndexKey(kernels, 1, position, key.data());
+    }
+    std::memset(cache->Keys(2, 0), 0xff, 64);
+    std::memset(cache->Values(1, 1), 0xff, static_cast<size_t>(kPositions * KvRowBytes(type, 32)));
+    const WeightRows rows = cache->IndexKeys(1, 5, 15);
+    EXPECT_EQ(rows.n_rows, 15);
+    std::vector<float> values(15 * 8);
+    const auto bytes = static_cast<size_t>(15 * RowBytes(rows.type, rows.k));
+    ASSERT_TRUE(Dequantize(rows.type, std::span(rows.data, bytes), values));
+    EXPECT_EQ(values.front(), 1.25F) << KvTypeName(type);
+    EXPECT_EQ(values.back(), 4.75F) << KvTypeName(type);
+  }
+}
+
+TEST(KvCache, CountsTheKeysByWhichALayerChooses) {
+  const KvSize size{.type = KvType::kQ8_0, .n_positions = 64};
+  EXPECT_EQ(KvCache::Bytes(ChoosingConfig(), size),
+            KvCache::Bytes(BlockConfig(), size) + 64 * 8 * sizeof(uint16_t));
+  // All of them are looked at, and of the others those that are chosen.
+  EXPECT_EQ(KvCache::BytesSeen(ChoosingConfig(), KvType::kF16, 50),
+            KvCache::BytesSeen(BlockConfig(), KvType::kF16, 16) + 50 * 8 * sizeof(uint16_t));
 }
 
 TEST(KvCache, GoesBackAsFarAsWindowsAreHeld) {

@@ -137,9 +137,10 @@ inline constexpr int64_t kTinyTurned = 4;
 inline constexpr int64_t kTinyValue = 16;
 
 // A model with latent attention. Fields get the numbers of `changed`, where 0 leaves one out.
-inline TinyModel TinyLatentModel(bool is_absorbed, std::map<std::string, uint32_t> changed = {}) {
+inline TinyModel TinyLatentModel(bool is_absorbed, std::map<std::string, uint32_t> changed = {},
+                                 const std::string& architecture = "deepseek2") {
   TinyModel model;
-  model.architecture = "deepseek2";
+  model.architecture = architecture;
   const std::string suffix = is_absorbed ? "_mla" : "";
   changed.insert({{"attention.q_lora_rank", kTinyQRank},
                   {"attention.kv_lora_rank", kTinyRank},
@@ -148,7 +149,7 @@ inline TinyModel TinyLatentModel(bool is_absorbed, std::map<std::string, uint32_
                   {"rope.dimension_count", kTinyTurned}});
   model.add_fields = [=](GgufWriter& writer) {
     for (const auto& [key, value] : changed) {
-      if (value != 0) THAW_CHECK(writer.SetNumber<uint32_t>("deepseek2." + key, value));
+      if (value != 0) THAW_CHECK(writer.SetNumber<uint32_t>(architecture + "." + key, value));
     }
   };
   model.edit_tensors = [=](std::vector<TinyModel::Tensor>& tensors) {
