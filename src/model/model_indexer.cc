@@ -1,8 +1,8 @@
 // Attention to chosen keys (IndexerConfig): their scores, and attention to copies of those chosen.
 //
-// A token sees as many keys as are chosen or it is no sparse one, and is computed as in any other
-// model. What is computed depends on its position and those before it alone: scores of each
-// position are sums in the order of heads, and attention runs over the chosen in their order.
+// Tokens that see no more keys than may be chosen are computed as in any other model; the others
+// are the sparse ones. What is computed for a token depends on its position and those before it
+// alone: scores are sums in the order of heads, and attention runs over the chosen in their order.
 #include <algorithm>
 #include <cstring>
 

@@ -133,10 +133,11 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
                 ActivationBytes(batch, c.recurrence.rank), ActivationBytes(batch, c.experts.width),
                 LatentActivationBytes(c.latent, latent_heads, batch)});
   w.matmul_scratch_stride = AlignUp(MatMulScratchBytes(MaxColumns(c)));
-  w.attention_scratch_stride = AlignUp(most([](const HeadShape& heads) {
-    return std::max(
-        AttentionScratchBytes(heads.group(), heads.size, heads.v_size),
-        AttentionScratchBytes(std::min(heads.group(), kSparseHeads), heads.size, heads.v_size));
+  w.attention_scratch_stride = AlignUp(most([&](const HeadShape& heads) {
+    const int64_t of_group = AttentionScratchBytes(heads.group(), heads.size, heads.v_size);
+    if (c.indexer.top_k == 0) return of_group;
+    const int64_t part = std::min(heads.group(), kSparseHeads);
+    return std::max(of_group, AttentionScratchBytes(part, heads.size, heads.v_size));
   }));
   w.attention_states_stride =
       (AttentionSpanOf(size.max_context - 1) + 1) * most([](const HeadShape& heads) {
