@@ -29,6 +29,7 @@ GATED = UNGATED | {"ffn_gate.weight": (D, FF)}
 JOINED = UNGATED | {"ffn_up.weight": (D, 2 * FF)}
 FFN_BIASES = {"ffn_up.bias": (FF,), "ffn_down.bias": (D,)}
 EXPERT_COUNT, EXPERT_FF = 4, 3
+LAYER_WIDTH = 3
 EXPERTS = {"ffn_gate_inp.weight": (D, EXPERT_COUNT),
            "ffn_gate_exps.weight": (D, EXPERT_FF, EXPERT_COUNT),
            "ffn_up_exps.weight": (D, EXPERT_FF, EXPERT_COUNT),
@@ -125,6 +126,18 @@ MODELS = {
                                    "attention.indexer.top_k": 5}),
     "minicpm3": (1, NORMS | LATENT | LOW_RANK | EXPANDED | GATED, {},
                  LATENT_SIZES | {"attention.q_lora_rank": HEAD, "attention.value_length": RANK}),
+    "gemma4": (4, NORMS | NORMS_AFTER | GATED | HEAD_NORMS | JOINED_EXPERTS | {
+        name: shape for name, shape in HEADS_APART.items() if name != "attn_v.weight"} | {
+        f"{name}.weight": (D,) for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2",
+                                            "post_norm")} | {
+        "ffn_gate_inp.scale": (D,), "layer_output_scale.weight": (1,),
+        "inp_gate.weight": (D, LAYER_WIDTH), "proj.weight": (LAYER_WIDTH, D)},
+        {"rope_freqs.weight": (HEAD // 2,), "per_layer_token_embd.weight": (4 * LAYER_WIDTH, VOCAB),
+         "per_layer_model_proj.weight": (D, 4 * LAYER_WIDTH),
+         "per_layer_proj_norm.weight": (LAYER_WIDTH,)},
+        WINDOW | {"attention.sliding_window_pattern": [1, 0, 1, 0], "attention.shared_kv_layers": 2,
+                  "embedding_length_per_layer_input": LAYER_WIDTH, "expert_count": EXPERT_COUNT,
+                  "expert_used_count": 2}),
     "mistral3": (1, NORMS | HEADS_APART | GATED, {}, {"attention.temperature_scale": 0.1}),
 }
 LAYER_NORMED = {"bloom", "cohere2", "gptneox", "gpt2"}

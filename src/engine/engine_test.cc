@@ -125,7 +125,8 @@ TEST_P(EngineOn, NoKindOfFamilyDependsOnChunksOrThreads) {
   // caps, norms of all kinds and places, parallel blocks, learned positions, layers without rope;
   // slopes, norms within blocks, scales of matrices, heads and ropes that differ from layer to
   // layer; experts of all kinds of routers, biases, shared blocks, sinks, gates of attention;
-  // recurrent layers of all kinds; latents, absorbed and expanded, and keys that are chosen.
+  // recurrent layers of all kinds; latents, absorbed and expanded, and keys that are chosen;
+  // embeddings of layers, shared keys and values.
   for (const char* name : {"gemma2",
                            "gemma3",
                            "cohere2",
@@ -153,7 +154,9 @@ TEST_P(EngineOn, NoKindOfFamilyDependsOnChunksOrThreads) {
                            "deepseek2-mha",
                            "deepseek3",
                            "deepseek32",
-                           "glm-dsa"}) {
+                           "glm-dsa",
+                           "gemma4-e2b",
+                           "gemma4-moe"}) {
     const std::string path = (ConformanceDir() / "models" / name).string() + ".gguf";
     std::vector<float> first;
     for (const auto& [threads, chunk] : {std::pair(1, 1), {2, 3}, {3, 70}, {2, 300}}) {

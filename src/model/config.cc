@@ -394,6 +394,49 @@ Result<std::vector<bool>> ReadWindowedLayers(const GgufFile& file, const Metadat
   return windowed;
 }
 
+// Heads and the rope of windowed layers, where they have sizes of their own.
+Result<void> ReadWindowedHeads(const GgufFile& file, const MetadataReader& metadata,
+                               LayerConfig& layer, RopeConfig& rope) {
+  HeadShape& heads = layer.heads;
+  THAW_ASSIGN(heads.size, metadata.SizeOr("attention.key_length_swa", kMaxWidth, heads.size));
+  THAW_ASSIGN(heads.v_size, metadata.SizeOr("attention.value_length_swa", kMaxWidth, heads.v_size));
+  constexpr std::string_view kTurning = "rope.dimension_count_swa";
+  THAW_ASSIGN(rope.rope_dim, metadata.SizeOr(kTurning, kMaxWidth, rope.rope_dim));
+  if (rope.rope_dim % 2 == 0 && rope.rope_dim <= heads.size) return {};
+  return Fail(ErrorCode::kCorrupt,
+              "{}: field '{}' is {}, expected an even number up to the head size {}", file.path(),
+              metadata.Key(kTurning), rope.rope_dim, heads.size);
+}
+
+// Which of the last layers see the keys and values of the last one before them that sees as far.
+Result<void> ReadSharing(const GgufFile& file, const MetadataReader& metadata,
+                         ModelConfig& config) {
+  if (!config.family->shares_kv) return {};
+  constexpr std::string_view kKey = "attention.shared_kv_layers";
+  THAW_ASSIGN(const uint64_t n_shared, file.GetUintOr(metadata.Key(kKey), 0));
+  if (std::cmp_greater_equal(n_shared, config.n_layers)) {
+    return Fail(ErrorCode::kCorrupt, "{}: field '{}' is {}, expected less than the {} layers",
+                file.path(), metadata.Key(kKey), n_shared, config.n_layers);
+  }
+  const int64_t n_own = config.n_layers - static_cast<int64_t>(n_shared);
+  for (int64_t i = n_own; i < config.n_layers; ++i) {
+    LayerConfig& layer = config.layers[static_cast<size_t>(i)];
+    int64_t from = n_own - 1;
+    const auto is_alike = [&](const LayerConfig& other) {
+      return other.window == layer.window && other.heads.n_kv == layer.heads.n_kv &&
+             other.heads.size == layer.heads.size && other.heads.v_size == layer.heads.v_size;
+    };
+    while (from >= 0 && !is_alike(config.layers[static_cast<size_t>(from)])) --from;
+    if (from < 0) {
+      return Fail(ErrorCode::kCorrupt,
+                  "{}: field '{}' is {}, but no layer before has the heads and the window of {}",
+                  file.path(), metadata.Key(kKey), n_shared, i);
+    }
+    layer.kv_layer = from;
+  }
+  return {};
+}
+
 // Windows and ropes of all layers.
 Result<void> ReadLayers(const GgufFile& file, const MetadataReader& metadata, ModelConfig& config) {
   const Family& family = *config.family;
@@ -447,6 +490,7 @@ Result<void> ReadLayers(const GgufFile& file, const MetadataReader& metadata, Mo
     if (windowed[i]) {
       layer.window = window;
       layer.rope = 1;
+      THAW_TRY(ReadWindowedHeads(file, metadata, layer, config.ropes.back()));
     } else if (windows.only_window_turns) {
       layer.rope = kNoRope;
     }
@@ -489,6 +533,9 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
     const bool has = n_experts > 0 && file.FindTensor(part(i, "ffn_gate_inp")) != nullptr;
     config.layers[static_cast<size_t>(i)].has_experts = has;
     if (has && with_experts < 0) with_experts = i;
+  }
+  if (config.family->keeps_dense_block && with_experts >= 0) {
+    THAW_ASSIGN(config.experts.shared_d_ff, metadata.Size("feed_forward_length", kMaxWidth));
   }
   if (std::ranges::any_of(config.layers, is_dense)) {
     const bool may_have_none = config.family->recurrence != Recurrence::kNone;
@@ -538,6 +585,7 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
   const int64_t shared = n_shared == 0
                              ? RowsOf(file, part(with_experts, "ffn_up_shexp"))
                              : static_cast<int64_t>(std::min(n_shared, kMaxExperts)) * experts.d_ff;
+  if (config.family->keeps_dense_block) return {};
   THAW_ASSIGN(experts.shared_d_ff,
               metadata.SizeOrNone("expert_shared_feed_forward_length", kMaxWidth, shared));
   return {};
@@ -764,6 +812,9 @@ Result<ModelConfig> ReadModelConfig(const GgufFile& file) {
                                                             : "attention.layer_norm_epsilon"));
   THAW_TRY(ReadAttention(file, metadata, config));
   THAW_TRY(ReadLayers(file, metadata, config));
+  THAW_TRY(ReadSharing(file, metadata, config));
+  THAW_ASSIGN(config.layer_embedding,
+              metadata.SizeOrNone("embedding_length_per_layer_input", kMaxWidth, 0));
   THAW_TRY(ReadFeedForward(file, metadata, config));
   THAW_TRY(ReadRecurrence(file, metadata, config));
   THAW_TRY(ReadActivations(file, metadata, config));

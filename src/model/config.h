@@ -32,6 +32,7 @@ struct HeadShape {
 // What one layer does unlike others.
 struct LayerConfig {
   HeadShape heads = {};
+  int64_t kv_layer = -1;       // whose keys and values this layer sees; -1: its own
   int64_t window = 0;          // positions that a token sees, its own the last; 0: all
   int rope = 0;                // which of ModelConfig::ropes turns its heads, or kNoRope
   int64_t d_ff = 0;            // hidden width of the dense block; 0: none
@@ -91,6 +92,7 @@ struct ModelConfig {
   float attention_scale = 1;     // of scores
   float attention_soft_cap = 0;  // c of c tanh(score / c); 0: none
   float final_soft_cap = 0;      // of logits, likewise
+  int64_t layer_embedding = 0;   // width of what each layer has of a token; 0: nothing
   float value_scale = 1;         // of what attention adds
   float qkv_clamp = 0;           // queries, keys and values are kept within +-this; 0: as is
   float slope_bias = 0;          // slopes of n heads begin with 2^(-bias / n); 0: there are none

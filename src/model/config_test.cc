@@ -345,6 +345,57 @@ TEST(ModelConfig, WantsTheWindowsThatAFamilyDoesNotImply) {
   EXPECT_THAT(ErrorOf(model), HasSubstr("step35.attention.sliding_window_pattern"));
 }
 
+// Four layers of gemma4, of which the first and the third have a window and smaller heads.
+TinyModel Sharing(uint32_t n_shared, std::function<void(GgufWriter&)> more = {}) {
+  TinyModel model;
+  model.architecture = "gemma4";
+  model.n_layers = 4;
+  model.add_fields = [=](GgufWriter& writer) {
+    const std::string prefix = "gemma4.attention.";
+    THAW_CHECK(writer.SetNumber<uint32_t>(prefix + "sliding_window", 16));
+    THAW_CHECK(writer.SetNumbers<int32_t>(prefix + "sliding_window_pattern",
+                                          std::vector<int32_t>{1, 0, 1, 0}));
+    THAW_CHECK(writer.SetNumber<uint32_t>(prefix + "key_length_swa", 6));
+    THAW_CHECK(writer.SetNumber<uint32_t>(prefix + "value_length_swa", 6));
+    THAW_CHECK(writer.SetNumber<uint32_t>(prefix + "shared_kv_layers", n_shared));
+    if (more) more(writer);
+  };
+  return model;
+}
+
+TinyModel WithTurning(uint32_t rope_dim) {
+  return Sharing(2, [=](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumber<uint32_t>("gemma4.rope.dimension_count_swa", rope_dim));
+  });
+}
+
+TEST(ModelConfig, WindowedLayersMayHaveHeadsOfTheirOwnSize) {
+  const auto config = Read(WithTurning(4));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->layers[0].heads.size, 6);
+  EXPECT_EQ(config->layers[1].heads.size, 8);
+  EXPECT_EQ(config->ropes[0].rope_dim, 8);
+  EXPECT_EQ(config->ropes[1].rope_dim, 4);
+  EXPECT_EQ(config->attention_scale, 1);
+  EXPECT_THAT(ErrorOf(WithTurning(8)),
+              HasSubstr("'gemma4.rope.dimension_count_swa' is 8, expected an even number up to the "
+                        "head size 6"));
+}
+
+TEST(ModelConfig, LayersSeeKeysAndValuesOfTheLastOneThatSeesAsFar) {
+  const auto config = Read(WithTurning(6));
+  ASSERT_TRUE(config) << config.error().message;
+  std::vector<int64_t> seen;
+  for (const LayerConfig& layer : config->layers) seen.push_back(layer.kv_layer);
+  EXPECT_THAT(seen, ElementsAre(-1, -1, 0, 1));
+  const auto with_six = [](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumber<uint32_t>("gemma4.rope.dimension_count_swa", 6));
+  };
+  EXPECT_THAT(ErrorOf(Sharing(4, with_six)), HasSubstr("is 4, expected less than the 4 layers"));
+  EXPECT_THAT(ErrorOf(Sharing(3, with_six)),
+              HasSubstr("no layer before has the heads and the window of 1"));
+}
+
 TEST(ModelConfig, BoundsOfSiluDifferFromLayerToLayer) {
   std::vector<float> bounds = {0, 0.5F};
   const TinyModel model = StatedWindows([&](GgufWriter& writer) {

@@ -111,6 +111,17 @@ constexpr Family kFamilies[] = {
      .scales_embedding_by_width = true,
      .windows = {.period = 6, .freq_base = 10000, .scales_rope = false},
      .layers_of_width_scale = 62},
+    {.name = "gemma4",
+     .norms_after = true,
+     .qk_norm = QkNorm::kHead,
+     .norms_values = true,
+     .nonlinearity = Nonlinearity::kGelu,
+     .renormalizes_experts = true,
+     .shares_kv = true,
+     .keeps_dense_block = true,
+     .scales_embedding_by_width = true,
+     .default_scales = {.attention = 1},
+     .windows = {.is_stated = true, .factors_full_rope = true}},
     {.name = "glm-dsa",
      .rope_pairing = RopePairing::kAdjacent,
      .has_latent_attention = true,
@@ -363,7 +374,7 @@ constexpr Family kFamilies[] = {
      .attention_gate = AttentionGate::kHead,
      .nonlinearity = Nonlinearity::kBoundedSilu,
      .gating = Gating::kSigmoid,
-     .windows = {.is_stated = true, .halves_full_rope = true}},
+     .windows = {.is_stated = true, .halves_full_rope = true, .factors_full_rope = true}},
 };
 
 }  // namespace

@@ -70,9 +70,9 @@ struct WindowPattern {
   bool scales_rope = true;   // whether windowed layers scale their rope as the others do
   bool only_window_turns = false;  // layers that see everything have no rope
   bool full_first = false;         // not the last of `period` layers sees everything but the first
-  // Layers that see everything turn half of rope.dimension_count, and the frequency factors are
-  // theirs alone.
+  // Layers that see everything turn half of rope.dimension_count.
   bool halves_full_rope = false;
+  bool factors_full_rope = false;  // frequency factors are of layers that see everything alone
 };
 
 // Factors where the file states none; 0: none either.
@@ -111,6 +111,7 @@ struct Family {
   std::string_view ffn_after_norm = "post_ffw_norm";
   bool has_second_attention_norm = false;  // attn_norm_2, of attention where there is one
   QkNorm qk_norm = QkNorm::kNone;
+  bool norms_values = false;            // by the RMS of each head
   bool norms_turned_heads = false;      // queries and keys are normed after they turn
   int64_t experts_without_qk_norm = 0;  // models of so many experts have none
   // Keys and values come of a low-rank latent (LatentConfig); files state a tenth of YaRN's log
@@ -136,7 +137,11 @@ struct Family {
   Gating gating = Gating::kSoftmax;   // where the file states none
   bool renormalizes_experts = false;  // likewise: a token's weights add up to 1
   bool routes_stream = false;         // routers read the stream as attention does, without its norm
-  bool scales_expert_input = false;   // weights multiply what experts read, not what they write
+  bool shares_kv = false;  // the last attention.shared_kv_layers see keys and values of others
+  // Beside the experts stands the dense block; both, and the router, norm what they read for
+  // themselves, and what they add.
+  bool keeps_dense_block = false;
+  bool scales_expert_input = false;  // weights multiply what experts read, not what they write
   // blk.N.ffn_{gate_inp,gate_exps,up_exps,down_exps}.bias
   Presence expert_bias = Presence::kAbsent;
 

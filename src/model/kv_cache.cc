@@ -45,6 +45,10 @@ std::vector<KvCache::Layer> KvCache::LayOut(const ModelConfig& config, const KvS
   std::vector<Layer> layers;
   size_t offset = 0;
   for (const LayerConfig& attention : config.layers) {
+    if (attention.kv_layer >= 0) {
+      layers.push_back(layers[static_cast<size_t>(attention.kv_layer)]);
+      continue;
+    }
     const HeadShape& heads = attention.heads;
     const int64_t held = HeldPositions(size, attention.window);
     Layer layer{.heads = heads,

@@ -77,6 +77,19 @@ TEST(KvCache, StatesItsBytes) {
             6 * (1088 + 256));
 }
 
+TEST(KvCache, LayersThatSeeThoseOfAnotherHaveNoneOfTheirOwn) {
+  ModelConfig config = Config();
+  const KvSize size{.type = KvType::kF32, .n_positions = 7};
+  const uint64_t own = KvCache::Bytes(config, size);
+  config.layers[2].kv_layer = 1;
+  EXPECT_EQ(KvCache::Bytes(config, size), own / 3 * 2);
+  auto cache = KvCache::Create(config, size);
+  ASSERT_TRUE(cache);
+  EXPECT_EQ(cache->Keys(2, 1), cache->Keys(1, 1));
+  EXPECT_EQ(cache->Values(2, 1), cache->Values(1, 1));
+  EXPECT_NE(cache->Keys(2, 1), cache->Keys(0, 1));
+}
+
 TEST_P(KvCacheOf, StoresKeysAndValuesWhereAttentionLooksForThem) {
   const KernelTable& kernels = **SelectKernels("portable");
   auto cache = KvCache::Create(BlockConfig(), {.type = GetParam(), .n_positions = 40});

@@ -55,11 +55,12 @@ size_t MostTilesAtOnce(const ModelWeights& weights, const TileMap& map, int64_t 
     }
     return static_cast<size_t>(count);
   };
-  size_t most = tiles({&weights.output});
+  size_t most = std::max(tiles({&weights.output}), tiles({&weights.layer_projection}));
   const auto count_block = [&](const FeedForwardWeights& block) {
     most = std::max({most, tiles({&block.gate, &block.up}), tiles({&block.down})});
   };
   for (const LayerWeights& layer : weights.layers) {
+    most = std::max({most, tiles({&layer.embedding_gate}), tiles({&layer.embedding_output})});
     most = std::max({most, tiles({&layer.q, &layer.k, &layer.v, &layer.attention_gate}),
                      tiles({&layer.attention_output})});
     if (const auto& latent = layer.latent) {
@@ -187,7 +188,7 @@ Result<void> Model::Embed(std::span<const BatchToken> batch) {
     if (weights_.position_embedding >= 0) THAW_TRY(AddPosition(batch[i].position, x));
     if (weights_.embedding_norm) Norm(*weights_.embedding_norm, x.data(), x.data());
   }
-  return {};
+  return EmbedForLayers(batch);
 }
 
 Result<void> Model::AddPosition(int64_t position, std::span<float> x) {
@@ -272,7 +273,15 @@ Result<void> Model::RunLayer(int64_t index, std::span<const BatchToken> batch) {
       kernels_.add(sum, work_.beside + i * config_.d_model, config_.d_model, sum);
     });
   }
-  return RunFeedForward(layer, n_tokens, has.recurs || attends);
+  THAW_TRY(RunFeedForward(layer, n_tokens, has.recurs || attends));
+  if (layer.embedding_gate.rows != 0) THAW_TRY(AddLayerEmbedding(index, n_tokens));
+  if (layer.output_scale != 1) {
+    ForEachToken(n_tokens, [&](int64_t i) {
+      const auto d = static_cast<size_t>(config_.d_model);
+      Scale(std::span(work_.x + static_cast<size_t>(i) * d, d), layer.output_scale);
+    });
+  }
+  return {};
 }
 
 Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batch, float* out) {
@@ -293,8 +302,7 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
                                 {&layer.k, &normed, work_.k},
                                 {&layer.v, &normed, work_.v},
                                 {&layer.attention_gate, &normed, work_.attention_gate}};
-    const bool is_gated = layer.attention_gate.rows != 0;
-    THAW_TRY(Multiply(std::span(products, is_gated ? 4 : 3)));
+    THAW_TRY(Multiply(products));
     StoreEach(n_tokens, [&](int64_t i) {
       if (joins_gates) SplitQueryGates(heads, i);
       PrepareHeads(layer, index, batch[static_cast<size_t>(i)], i);
@@ -355,24 +363,28 @@ void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchTo
   const auto add_bias = [&](const LinearWeights& weights, float* y) {
     if (!weights.bias.empty()) kernels_.add(y, weights.bias.data(), weights.rows, y);
   };
-  float* q = work_.q + i * c.layers[static_cast<size_t>(index)].heads.q_width();
-  float* k = work_.k + i * layer.k.rows;
-  float* v = work_.v + i * layer.v.rows;
+  const HeadShape& heads = c.layers[static_cast<size_t>(index)].heads;
+  float* q = work_.q + i * heads.q_width();
+  float* k = work_.k + i * heads.k_width();
+  float* v = work_.v + i * heads.v_width();
+  if (layer.v.rows == 0) std::copy_n(k, layer.k.rows, v);
   add_bias(layer.q, q);
   add_bias(layer.k, k);
   add_bias(layer.v, v);
   if (c.qkv_clamp != 0) {
-    for (const auto& [weights, heads] : {std::pair(&layer.q, q), {&layer.k, k}, {&layer.v, v}}) {
+    for (const auto& [weights, x] : {std::pair(&layer.q, q), {&layer.k, k}, {&layer.v, v}}) {
       for (int64_t n = 0; n < weights->rows; ++n) {
-        heads[n] = std::clamp(heads[n], -c.qkv_clamp, c.qkv_clamp);
+        x[n] = std::clamp(x[n], -c.qkv_clamp, c.qkv_clamp);
       }
     }
   }
   const bool norms_last = c.family->norms_turned_heads;
-  const HeadShape& heads = c.layers[static_cast<size_t>(index)].heads;
-  const int rope = c.layers[static_cast<size_t>(index)].rope;
+  const LayerConfig& of_layer = c.layers[static_cast<size_t>(index)];
+  const int rope = of_layer.rope;
+  NormHeads(layer.v_norm, heads.n_kv, heads.v_size, v);
   for (const auto& [norm, n_heads, x] :
        {std::tuple(&layer.q_norm, heads.n, q), {&layer.k_norm, heads.n_kv, k}}) {
+    if (x == k && of_layer.kv_layer >= 0) continue;
     if (!norms_last) NormHeads(*norm, n_heads, heads.size, x);
     if (rope != kNoRope) {
       kernels_.rope(x, n_heads, heads.size, CosSin(rope, i),
@@ -381,6 +393,7 @@ void Model::PrepareHeads(const LayerWeights& layer, int64_t index, const BatchTo
     if (norms_last) NormHeads(*norm, n_heads, heads.size, x);
   }
   ScaleQueries(index, token.position, std::span(q, static_cast<size_t>(heads.q_width())));
+  if (of_layer.kv_layer >= 0) return;
   for (int64_t h = 0; h < heads.n_kv; ++h) {
     token.kv->Store(kernels_, index, h, token.position, k + h * heads.size, v + h * heads.v_size);
   }
@@ -523,7 +536,11 @@ Result<void> Model::RunFeedForward(const LayerWeights& layer, int64_t n_tokens, 
     if (!c.is_parallel) ReadStream(layer.ffn_norm, i);
     kernels_.quantize_activations(normed, i, i + 1);
   });
-  THAW_TRY(layer.experts ? RunExperts(layer, normed) : RunBlock(layer.ffn, normed));
+  if (layer.experts && layer.experts->before) {
+    THAW_TRY(RunExpertsBeside(layer, normed));
+  } else {
+    THAW_TRY(layer.experts ? RunExperts(layer, normed) : RunBlock(layer.ffn, normed));
+  }
   const std::vector<float> no_bias;
   const std::vector<float>& bias = layer.experts ? no_bias : layer.ffn.down.bias;
   ForEachToken(n_tokens, [&](int64_t i) { AddToStream(bias, layer.ffn_after, i); });
@@ -642,6 +659,7 @@ void Model::PlanWork(std::span<const Product> products) {
   visit_count_ = 0;
   streamed_.clear();
   for (const Product& product : products) {
+    if (product.weights->rows == 0) continue;
     const TileMap::Range tiles = cache_.map().tiles_of(product.weights->matrix, product.expert);
     for (int32_t tile = tiles.first; tile < tiles.first + tiles.count; ++tile) {
       if (cache_.HasPlace(tile) || (cache_.map().is_chosen(tile) && cache_.IsResident(tile))) {

@@ -101,6 +101,10 @@ class Model {
   void ForEachToken(int64_t n_tokens, FunctionRef<void(int64_t token)> body);
 
   Result<void> Embed(std::span<const BatchToken> batch);
+  // model_layer_embeddings.cc. What all layers have of the tokens, from their ids and the stream.
+  Result<void> EmbedForLayers(std::span<const BatchToken> batch);
+  // Adds to the stream what a layer has of the tokens, gated by the stream.
+  Result<void> AddLayerEmbedding(int64_t index, int64_t n_tokens);
   // Adds the learned embedding of a position.
   Result<void> AddPosition(int64_t position, std::span<float> x);
   // Cosines and sines of a token of the batch.
@@ -145,6 +149,9 @@ class Model {
   // model_experts.cc. A layer with experts: from `normed` to work_.projected, with all biases. Its
   // tokens were routed already where the family's routers read the stream.
   Result<void> RunExperts(const LayerWeights& layer, const Activations& normed);
+  // The same where experts stand beside the dense block: each reads the stream by a norm of its
+  // own.
+  Result<void> RunExpertsBeside(const LayerWeights& layer, const Activations& normed);
   // Which experts each token goes through, by what it `read`; they are announced to the cache.
   Result<void> Route(const ExpertWeights& experts, const Activations& read);
   // Sorts tokens by expert: expert_runs_, waves_ and the tables of pairs.

@@ -54,6 +54,39 @@ Result<void> Model::RunExperts(const LayerWeights& layer, const Activations& nor
   return {};
 }
 
+Result<void> Model::RunExpertsBeside(const LayerWeights& layer, const Activations& normed) {
+  const int64_t n_tokens = normed.n_tokens;
+  const int64_t d = config_.d_model;
+  const ExpertWeights& experts = *layer.experts;
+  // The quantized copy of `normed` is needed after the router.
+  const Activations routed = ViewActivations(work_.latent, n_tokens, d, work_.quantized_hidden);
+  ForEachToken(n_tokens, [&](int64_t i) {
+    kernels_.rms_norm(work_.x + i * d, experts.router_norm.data(), d, config_.norm_epsilon,
+                      work_.latent + i * d);
+    kernels_.quantize_activations(routed, i, i + 1);
+  });
+  THAW_TRY(Route(experts, routed));
+  THAW_TRY(RunBlock(layer.ffn, normed));
+  const Activations read = ViewActivations(work_.latent, n_tokens, d, work_.quantized);
+  ForEachToken(n_tokens, [&](int64_t i) {
+    float* of_block = work_.projected + i * d;
+    Norm(*experts.block_after, of_block, of_block);
+    Norm(*experts.before, work_.x + i * d, work_.latent + i * d);
+    kernels_.quantize_activations(read, i, i + 1);
+    std::fill_n(work_.latent_sum + i * d, d, 0.0F);
+  });
+  for (const std::span<const ExpertRun> runs : waves_) {
+    THAW_TRY(RunWave(experts.each, runs, read, work_.latent_sum));
+  }
+  ForEachToken(n_tokens, [&](int64_t i) {
+    float* sum = work_.latent_sum + i * d;
+    float* out = work_.projected + i * d;
+    Norm(*experts.after, sum, sum);
+    kernels_.add(out, sum, d, out);
+  });
+  return {};
+}
+
 Result<void> Model::Route(const ExpertWeights& experts, const Activations& read) {
   const auto n = static_cast<size_t>(config_.experts.n);
   const auto n_used = static_cast<size_t>(config_.experts.n_used);

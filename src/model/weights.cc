@@ -134,6 +134,12 @@ class TensorFinder {
     return {};
   }
 
+  // A tensor that is of no use where the file has it.
+  void Ignore(const std::string& name) {
+    const TensorInfo* tensor = file_.FindTensor(name);
+    if (tensor != nullptr) used_.insert(tensor->name);
+  }
+
   // An error for the first tensor that nobody asked for, in the layers that are run.
   Result<void> CheckAllUsed() const {
     const ModelConfig& config = model_.config;
@@ -293,9 +299,20 @@ class LayerDescriber {
                             {{&layer.q, q_size}, {&layer.k, k_size}, {&layer.v, v_size}}));
     } else {
       THAW_ASSIGN(layer.q, find_.Linear(Name("attn_q"), q_size, d, bias));
+      if (of_layer_.kv_layer >= 0) {
+        for (const char* part : {"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"}) {
+          find_.Ignore(Name(part));
+        }
+        THAW_ASSIGN(layer.q_norm, HeadNorm("attn_q_norm.weight", heads_.n));
+        return {};
+      }
       THAW_ASSIGN(layer.k, find_.Linear(Name("attn_k"), k_size, d, bias));
-      THAW_ASSIGN(layer.v, find_.Linear(Name("attn_v"), v_size, d, bias));
+      const bool is_key = family_.norms_values && !find_.Has(Name("attn_v.weight"));
+      if (!is_key || k_size != v_size) {
+        THAW_ASSIGN(layer.v, find_.Linear(Name("attn_v"), v_size, d, bias));
+      }
     }
+    if (family_.norms_values) layer.v_norm.assign(static_cast<size_t>(heads_.v_size), 1.0F);
     if (family_.attention_gate != AttentionGate::kNone) {
       const bool of_heads = family_.attention_gate == AttentionGate::kHead;
       const int64_t rows = of_heads ? heads_.n : heads_.out_width();
@@ -398,6 +415,16 @@ class LayerDescriber {
     if (family_.norms_after) {
       THAW_ASSIGN(layer.ffn_after, Norm(family_.ffn_after_norm));
     }
+    if (config_.layer_embedding != 0) {
+      const int64_t d = config_.d_model;
+      const int64_t width = config_.layer_embedding;
+      THAW_ASSIGN(layer.embedding_gate, find_.Linear(Name("inp_gate"), width, d, kAbsent));
+      THAW_ASSIGN(layer.embedding_output, find_.Linear(Name("proj"), d, width, kAbsent));
+      THAW_ASSIGN(layer.embedding_after, Norm("post_norm"));
+    }
+    THAW_ASSIGN(const std::vector<float> scale,
+                find_.Vector(Name("layer_output_scale.weight"), 1, kOptional));
+    if (!scale.empty()) layer.output_scale = scale.front();
     return {};
   }
 
@@ -430,13 +457,25 @@ class LayerDescriber {
     const int64_t n = config_.experts.n;
     const Presence bias = family_.expert_bias;
     ExpertWeights experts;
-    THAW_ASSIGN(experts.router, find_.Linear(Name("ffn_gate_inp"), n, d, bias));
+    if (family_.keeps_dense_block) {
+      experts.router = {.rows = n, .cols = d};
+      THAW_ASSIGN(experts.router.matrix, find_.Matrix(Name("ffn_gate_inp.weight"), n, d));
+      THAW_ASSIGN(experts.router_norm, find_.Vector(Name("ffn_gate_inp.scale"), d, kRequired));
+      const float by_width = 1 / std::sqrt(static_cast<float>(d));
+      for (float& weight : experts.router_norm) weight *= by_width;
+      THAW_ASSIGN(experts.before, Norm("pre_ffw_norm_2"));
+      THAW_ASSIGN(experts.block_after, Norm("post_ffw_norm_1"));
+      THAW_ASSIGN(experts.after, Norm("post_ffw_norm_2"));
+    } else {
+      THAW_ASSIGN(experts.router, find_.Linear(Name("ffn_gate_inp"), n, d, bias));
+    }
     THAW_ASSIGN(experts.choice_bias, find_.Vector(Name("exp_probs_b.bias"), n, kOptional));
     if (config_.experts.shared_d_ff > 0) {
       if (find_.Has(Name("ffn_gate_inp_shexp.weight"))) {
         THAW_ASSIGN(experts.shared_gate, find_.Linear(Name("ffn_gate_inp_shexp"), 1, d, kAbsent));
       }
-      THAW_ASSIGN(layer.ffn, Dense("_shexp", config_.experts.shared_d_ff));
+      const char* suffix = family_.keeps_dense_block ? "" : "_shexp";
+      THAW_ASSIGN(layer.ffn, Dense(suffix, config_.experts.shared_d_ff));
     }
     const int64_t width = config_.experts.width;
     if (width != d) {
@@ -583,7 +622,7 @@ Result<void> DescribeFrequencyFactors(TensorFinder& find, ModelConfig& config) {
   }
   for (RopeConfig& rope : config.ropes) {
     const bool is_full = &rope == &config.ropes.front();
-    if (factors.empty() || (!is_full && config.family->windows.halves_full_rope)) continue;
+    if (factors.empty() || (!is_full && config.family->windows.factors_full_rope)) continue;
     rope.frequency_factors.assign(factors.begin(), factors.begin() + rope.rope_dim / 2);
   }
   return {};
@@ -602,6 +641,14 @@ Result<ModelDescription> DescribeModel(const GgufFile& file) {
   if (config.family->norms_embedding) {
     THAW_ASSIGN(model.weights.embedding_norm, find.Norm("token_embd_norm"));
   }
+  const int64_t layer_width = config.layer_embedding * config.n_layers;
+  if (layer_width != 0) {
+    find.EnterGroup(0, WeightGroup::kAttention);
+    THAW_ASSIGN(model.weights.layer_projection,
+                find.Linear("per_layer_model_proj", layer_width, config.d_model, kAbsent));
+    THAW_ASSIGN(model.weights.layer_projection_norm,
+                find.Vector("per_layer_proj_norm.weight", config.layer_embedding, kRequired));
+  }
   for (int64_t i = 0; i < config.n_layers; ++i) {
     THAW_ASSIGN(LayerWeights layer, LayerDescriber(find, config, i).Describe());
     model.weights.layers.push_back(std::move(layer));
@@ -611,6 +658,11 @@ Result<ModelDescription> DescribeModel(const GgufFile& file) {
   if (config.family->positions == Positions::kLearned) {
     THAW_ASSIGN(model.weights.position_embedding,
                 find.Matrix("position_embd.weight", config.context_length, config.d_model,
+                            /*row_lookup_only=*/true));
+  }
+  if (layer_width != 0) {
+    THAW_ASSIGN(model.weights.layer_embedding,
+                find.Matrix("per_layer_token_embd.weight", config.n_vocab, layer_width,
                             /*row_lookup_only=*/true));
   }
   THAW_ASSIGN(model.weights.embedding, find.Matrix("token_embd.weight", config.n_vocab,

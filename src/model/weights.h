@@ -48,6 +48,10 @@ struct FeedForwardWeights {
 struct ExpertWeights {
   LinearWeights router;            // [n, d_model]
   std::vector<float> choice_bias;  // [n], or empty: of the choice alone
+  // Where a dense block stands beside experts: [d_model] of what the router reads, and norms of
+  // what experts read, of what the block adds and of what they do.
+  std::vector<float> router_norm;
+  std::optional<NormWeights> before, block_after, after;
   LinearWeights latent_down;  // [width, d_model], what experts read; no row: they read the stream
   FeedForwardWeights each;
   LinearWeights latent_up;    // [d_model, width]
@@ -108,6 +112,7 @@ struct LayerWeights {
   // gates too.
   LinearWeights q, k, v, attention_output;
   std::optional<LatentWeights> latent;
+  std::vector<float> v_norm;                   // ones, or empty: of each head
   std::vector<float> q_norm, k_norm;           // as the family's QkNorm has them, or empty
   std::vector<float> sinks;                    // [heads.n], or empty
   std::vector<float> slopes;                   // likewise; no tensor
@@ -118,12 +123,22 @@ struct LayerWeights {
   FeedForwardWeights ffn;  // dense, or the shared experts of a layer with experts
   std::optional<ExpertWeights> experts;
   std::optional<NormWeights> ffn_after;  // of what the feed-forward blocks add
+  // Of what the layer has of a token: [layer_embedding, d_model], which is multiplied with it, and
+  // [d_model, layer_embedding]; or no row.
+  LinearWeights embedding_gate, embedding_output;
+  std::optional<NormWeights> embedding_after;
+  float output_scale = 1;  // of the stream after the layer
 };
 
 struct ModelWeights {
   int32_t embedding = -1;           // matrix of the weight cache: [n_vocab, d_model]
   int32_t position_embedding = -1;  // [context_length, d_model] where positions are learned
   std::optional<NormWeights> embedding_norm;
+  // What layers have of a token: a row [n_layers, layer_embedding], to which that of the stream
+  // [n_layers * layer_embedding, d_model] is added, normed [layer_embedding] layer by layer.
+  int32_t layer_embedding = -1;
+  LinearWeights layer_projection;
+  std::vector<float> layer_projection_norm;
   std::vector<LayerWeights> layers;
   NormWeights output_norm;
   LinearWeights output;  // the embedding's own matrix where the file has no other

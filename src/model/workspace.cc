@@ -23,7 +23,7 @@ int64_t MostOutWidth(const ModelConfig& c) {
 int64_t MaxColumns(const ModelConfig& c) {
   return std::max({c.d_model, c.widest_block(), c.experts.d_ff, MostOutWidth(c), c.recurrence.inner,
                    c.recurrence.rank, c.experts.width, c.latent.q_rank, c.latent.rank,
-                   c.latent.still_size(), c.indexer.key_size});
+                   c.latent.still_size(), c.indexer.key_size, c.layer_embedding});
 }
 
 // The quantized copy of what latent attention multiplies, of n_heads heads.
@@ -91,7 +91,7 @@ void AddExperts(const ModelConfig& c, int64_t batch, Layout& layout, Workspace& 
   layout.Add(w.pair_rows, pairs * c.experts.width);
   layout.Add(w.pair_gate, pairs * c.experts.d_ff);
   layout.Add(w.pair_up, c.family->is_gated ? pairs * c.experts.up_width() : 0);
-  if (c.experts.width == c.d_model) return;
+  if (c.experts.width == c.d_model && !c.family->keeps_dense_block) return;
   layout.Add(w.latent, batch * c.experts.width);
   layout.Add(w.latent_sum, batch * c.experts.width);
 }
@@ -131,7 +131,8 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
       std::max({ActivationBytes(batch, c.d_model), ActivationBytes(batch, out_width),
                 ActivationBytes(batch, c.recurrence.inner),
                 ActivationBytes(batch, c.recurrence.rank), ActivationBytes(batch, c.experts.width),
-                LatentActivationBytes(c.latent, latent_heads, batch)});
+                LatentActivationBytes(c.latent, latent_heads, batch),
+                ActivationBytes(batch, c.layer_embedding)});
   w.matmul_scratch_stride = AlignUp(MatMulScratchBytes(MaxColumns(c)));
   w.attention_scratch_stride = AlignUp(most([&](const HeadShape& heads) {
     const int64_t of_group = AttentionScratchBytes(heads.group(), heads.size, heads.v_size);
@@ -159,6 +160,9 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
   layout.Add(w.gate, batch * c.widest_block());
   layout.Add(w.up, c.family->is_gated ? batch * c.widest_block() : 0);
   layout.Add(w.projected, batch * c.d_model);
+  layout.Add(w.layer_inputs, batch * c.n_layers * c.layer_embedding);
+  layout.Add(w.layer_projected, batch * c.n_layers * c.layer_embedding);
+  layout.Add(w.layer_gate, batch * c.layer_embedding);
   const bool has_both = c.family->attention_layers == AttentionLayers::kAll;
   layout.Add(w.beside, has_both && c.recurrence.taps != 0 ? batch * c.d_model : 0);
   layout.Add(w.cos_sin, std::ssize(c.ropes) * batch * c.most_rope_dim());

@@ -90,8 +90,14 @@ struct Workspace {
   float* pair_gate = nullptr;         // [pairs, experts.d_ff]
   float* pair_up = nullptr;           // [pairs, experts.up_width()]
 
-  float* latent = nullptr;      // [batch, experts.width], where that is not d_model
+  // Where experts do not read what the block beside them reads: [batch, experts.width].
+  float* latent = nullptr;
   float* latent_sum = nullptr;  // [batch, experts.width]
+
+  // Of models whose layers have something of each token.
+  float* layer_inputs = nullptr;     // [batch, n_layers, layer_embedding]
+  float* layer_projected = nullptr;  // likewise
+  float* layer_gate = nullptr;       // [batch, layer_embedding]
 
   // Of models with recurrent layers.
   float* interleaved = nullptr;     // [batch, convolved + inner], where they are

@@ -1,0 +1,66 @@
+// What each layer has of a token: a row of a table by the token's id, and a projection of its
+// embedding. A layer gates it by the stream and adds what comes of it.
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "kernels/dequantize.h"
+#include "model/model.h"
+
+namespace thaw {
+
+Result<void> Model::EmbedForLayers(std::span<const BatchToken> batch) {
+  const int64_t size = config_.layer_embedding;
+  if (size == 0) return {};
+  const auto n_tokens = static_cast<int64_t>(batch.size());
+  const int64_t d = config_.d_model;
+  const int64_t width = config_.n_layers * size;
+  const Activations stream = ViewActivations(work_.x, n_tokens, d, work_.quantized);
+  ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(stream, i, i + 1); });
+  const Product projection[] = {{&weights_.layer_projection, &stream, work_.layer_projected}};
+  THAW_TRY(Multiply(projection));
+
+  const WeightMatrix& table = cache_.map().matrix(weights_.layer_embedding);
+  std::vector<std::byte> row(static_cast<size_t>(table.row_bytes()));
+  for (int64_t i = 0; i < n_tokens; ++i) {
+    const std::span inputs(work_.layer_inputs + i * width, static_cast<size_t>(width));
+    THAW_TRY(cache_.ReadRow(weights_.layer_embedding, batch[static_cast<size_t>(i)].token, row));
+    THAW_TRY(Dequantize(table.type, row, inputs));
+  }
+  const float of_rows = std::sqrt(static_cast<float>(size));
+  const float of_stream = 1 / std::sqrt(static_cast<float>(d));
+  ForEachToken(n_tokens, [&](int64_t i) {
+    float* inputs = work_.layer_inputs + i * width;
+    float* projected = work_.layer_projected + i * width;
+    Scale(std::span(inputs, static_cast<size_t>(width)), of_rows);
+    Scale(std::span(projected, static_cast<size_t>(width)), of_stream);
+    for (int64_t at = 0; at < width; at += size) {
+      NormByRms(weights_.layer_projection_norm, projected + at);
+    }
+    kernels_.add(inputs, projected, width, inputs);
+    Scale(std::span(inputs, static_cast<size_t>(width)), 1 / std::numbers::sqrt2_v<float>);
+  });
+  return {};
+}
+
+Result<void> Model::AddLayerEmbedding(int64_t index, int64_t n_tokens) {
+  const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
+  const int64_t size = config_.layer_embedding;
+  const Activations stream = ViewActivations(work_.x, n_tokens, config_.d_model, work_.quantized);
+  ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(stream, i, i + 1); });
+  const Product gate[] = {{&layer.embedding_gate, &stream, work_.layer_gate}};
+  THAW_TRY(Multiply(gate));
+  const Activations gated = ViewActivations(work_.layer_gate, n_tokens, size, work_.quantized);
+  ForEachToken(n_tokens, [&](int64_t i) {
+    float* of_token = work_.layer_gate + i * size;
+    const float* input = work_.layer_inputs + (i * config_.n_layers + index) * size;
+    kernels_.activate(layer.ffn.activation, of_token, input, size, of_token);
+    kernels_.quantize_activations(gated, i, i + 1);
+  });
+  const Product output[] = {{&layer.embedding_output, &gated, work_.projected}};
+  THAW_TRY(Multiply(output));
+  ForEachToken(n_tokens, [&](int64_t i) { AddToStream({}, layer.embedding_after, i); });
+  return {};
+}
+
+}  // namespace thaw
