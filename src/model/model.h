@@ -119,7 +119,7 @@ class Model {
   void AddToStream(const std::vector<float>& bias, const std::optional<NormWeights>& norm,
                    int64_t i);
   Result<void> RunLayer(int64_t index, std::span<const BatchToken> batch);
-  // The mixing of tokens: of the stream to `out` [batch, d_model], without the last bias.
+  // model_attention.cc. Of the stream to `out` [batch, d_model], without the last bias.
   Result<void> RunAttention(int64_t index, std::span<const BatchToken> batch, float* out);
   // Adds what the mixing gave where there was one, then what the feed-forward block gives.
   Result<void> RunFeedForward(const LayerWeights& layer, int64_t n_tokens, bool has_mixed);
@@ -222,6 +222,7 @@ class Model {
   // Bias, scale and soft cap of whole rows of logits.
   void FinishLogits(std::span<float> logits);
 
+  // model_products.cc. All products of the span, tiles in memory first.
   Result<void> Multiply(std::span<const Product> products);
   // The same; calls done(begin, end), on any thread, for each run of rows that one of them has got.
   Result<void> Multiply(std::span<const Product> products,

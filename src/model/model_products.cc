@@ -1,0 +1,134 @@
+// Products of weights and activations: which rows a thread takes, tiles in memory first.
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "model/model.h"
+#include "model/stopwatch.h"
+#include "tensor/packed_rows.h"
+
+namespace thaw {
+namespace {
+
+// Rows that one thread multiplies at a time: several runs a thread even out threads of unequal
+// speed, and a run of fewer rows than this costs more in bookkeeping than it evens out.
+constexpr int64_t kMinRowsPerItem = 2 * kPackedGroupRows;
+constexpr int64_t kItemsPerThread = 4;
+
+// With this many tokens a run of rows takes so long that more of them are worth it.
+constexpr int64_t kManyTokens = 32;
+constexpr int64_t kItemsOfMany = 16;
+
+}  // namespace
+
+void Model::PlanWork(std::span<const Product> products) {
+  int64_t total_rows = 0;
+  int64_t n_tokens = 0;
+  for (const Product& product : products) {
+    total_rows += product.weights->rows;
+    n_tokens = std::max(n_tokens, product.activations->n_tokens / product.weights->n_heads);
+  }
+  const int64_t items_per_thread = n_tokens < kManyTokens ? kItemsPerThread : kItemsOfMany;
+  const int64_t items = items_per_thread * pool_.thread_count();
+  const int64_t even_share = (total_rows + items - 1) / items;
+  const int64_t rows_per_item =
+      (even_share + kMinRowsPerItem - 1) / kMinRowsPerItem * kMinRowsPerItem;
+  work_items_.clear();
+  visit_count_ = 0;
+  streamed_.clear();
+  for (const Product& product : products) {
+    if (product.weights->rows == 0) continue;
+    const TileMap::Range tiles = cache_.map().tiles_of(product.weights->matrix, product.expert);
+    for (int32_t tile = tiles.first; tile < tiles.first + tiles.count; ++tile) {
+      if (cache_.HasPlace(tile) || (cache_.map().is_chosen(tile) && cache_.IsResident(tile))) {
+        PlanTile(product, tile, rows_per_item);
+      } else {
+        streamed_.push_back({&product, tile});
+      }
+    }
+  }
+  for (const auto& [product, tile] : streamed_) PlanTile(*product, tile, rows_per_item);
+}
+
+void Model::PlanTile(const Product& product, int32_t tile, int64_t rows_per_item) {
+  const int64_t rows = cache_.map().tile(tile).row_count;
+  SharedPin& visit = visits_[visit_count_++];
+  visit.Start(tile, static_cast<int32_t>((rows + rows_per_item - 1) / rows_per_item));
+  for (int64_t begin = 0; begin < rows; begin += rows_per_item) {
+    work_items_.push_back({.product = &product,
+                           .tile = tile,
+                           .visit = &visit,
+                           .row_begin = begin,
+                           .row_end = std::min(begin + rows_per_item, rows)});
+  }
+}
+
+void Model::ScaleRows(const Product& product, int64_t begin, int64_t end) {
+  const std::vector<float>& scale = product.weights->scale;
+  if (scale.empty()) return;
+  for (int64_t token = 0; token < product.activations->n_tokens; ++token) {
+    float* rows = product.out + token * product.weights->rows;
+    Scale(std::span(rows + begin, rows + end), scale[static_cast<size_t>(product.expert)]);
+  }
+}
+
+Result<void> Model::Multiply(std::span<const Product> products) {
+  return Multiply(products, [](int64_t, int64_t) {});
+}
+
+Result<void> Model::Multiply(std::span<const Product> products,
+                             FunctionRef<void(int64_t begin, int64_t end)> done) {
+  const Stopwatch matmul(times_.matmul);
+  PlanWork(products);
+  std::mutex outcome_mutex;
+  Result<void> outcome;  // the first error
+  const auto keep_error = [&](Error error) {
+    const std::lock_guard lock(outcome_mutex);
+    if (outcome) outcome = Fail(std::move(error));
+  };
+  pool_.ParallelFor(
+      static_cast<int64_t>(work_items_.size()), 1, [&](int64_t index, int64_t, int worker) {
+        const WorkItem& item = work_items_[static_cast<size_t>(index)];
+        if (const std::byte* data = item.visit->Enter(cache_, keep_error)) {
+          const Tile& tile = cache_.map().tile(item.tile);
+          const WeightMatrix& matrix = cache_.map().matrix(tile.matrix);
+          const WeightRows rows{.type = matrix.type,
+                                .data = data,
+                                .n_rows = tile.row_count,
+                                .k = matrix.cols,
+                                .is_packed = matrix.is_packed};
+          const Product& product = *item.product;
+          // Of the product's rows; an expert's begin somewhere in the matrix.
+          const int64_t first = tile.row_begin - product.expert * product.weights->rows;
+          MultiplyRows(
+              item, rows, first,
+              work_.matmul_scratch + static_cast<size_t>(worker) * work_.matmul_scratch_stride);
+          ScaleRows(product, first + item.row_begin, first + item.row_end);
+          done(first + item.row_begin, first + item.row_end);
+        }
+        item.visit->Leave();
+      });
+  return outcome;
+}
+
+void Model::MultiplyRows(const WorkItem& item, const WeightRows& rows, int64_t first,
+                         std::byte* scratch) const {
+  const Product& product = *item.product;
+  const int64_t n_heads = product.weights->n_heads;
+  if (n_heads == 1) {
+    return kernels_.matmul(rows, item.row_begin, item.row_end, *product.activations,
+                           product.out + first, product.weights->rows, scratch);
+  }
+  const int64_t head_rows = product.weights->rows / n_heads;
+  const int64_t n_tokens = product.activations->n_tokens / n_heads;
+  for (int64_t begin = item.row_begin; begin < item.row_end;) {
+    const int64_t head = (first + begin) / head_rows;
+    const int64_t end = std::min(item.row_end, (head + 1) * head_rows - first);
+    float* out = product.out + first + head * (product.head_stride - head_rows);
+    kernels_.matmul(rows, begin, end, TokensOf(*product.activations, head * n_tokens, n_tokens),
+                    out, n_heads * product.head_stride, scratch);
+    begin = end;
+  }
+}
+
+}  // namespace thaw
