@@ -294,7 +294,7 @@ class WeightCache {
   void FreeExtent(int32_t tile);
   void UseFreedMemory();
   void EraseSlot(size_t index);
-  void EraseFreeSlots();
+  void EmptySlots();
   void ReleaseUnused();
   std::vector<TileUse> Uses() const;
   uint64_t HistoryOf(int32_t tile) const;

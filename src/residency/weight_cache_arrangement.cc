@@ -96,13 +96,7 @@ void WeightCache::Rearrange(PlacementTargets targets) {
     if (!stays || end > targets_.capacity_bytes) LoseMemory(tile);
   }
   // Slots are made anew where the places leave room for them.
-  for (size_t i = slots_.size(); i-- > 0;) {
-    const int32_t tile = slots_[i].tile;
-    if (tile == kFree) continue;
-    state(tile).word.fetch_or(kLeaving, std::memory_order_acq_rel);
-    DropIfUnpinned(tile);
-  }
-  EraseFreeSlots();
+  EmptySlots();
   memory_came_free_ = true;
   UseFreedMemory();
   preload_cursor_ = 0;
@@ -155,11 +149,10 @@ bool WeightCache::AllocateMissing() {
   return complete;
 }
 
-// Slides places down into the holes below them, so that what is free lies together; free slots are
-// made anew above. What is pinned or being read to stays, and lets the cache know when it no longer
-// is.
+// Slides places down into the holes below them, so that what is free lies together; slots are made
+// anew above. What is pinned or being read to stays, and lets the cache know when it no longer is.
 void WeightCache::Compact() {
-  EraseFreeSlots();
+  EmptySlots();
   std::vector<int32_t> placed;
   for (int32_t tile = 0; tile < map_.tile_count(); ++tile) {
     if (HasPlace(tile)) placed.push_back(tile);
@@ -211,7 +204,14 @@ void WeightCache::EraseSlot(size_t index) {
   slots_.pop_back();
 }
 
-void WeightCache::EraseFreeSlots() {
+// Leaves those slots alone whose tiles are pinned or being read: they go when that is over.
+void WeightCache::EmptySlots() {
+  for (size_t i = slots_.size(); i-- > 0;) {
+    const int32_t tile = slots_[i].tile;
+    if (tile == kFree) continue;
+    state(tile).word.fetch_or(kLeaving, std::memory_order_acq_rel);
+    DropIfUnpinned(tile);
+  }
   for (size_t i = slots_.size(); i-- > 0;) {
     if (slots_[i].tile == kFree) EraseSlot(i);
   }

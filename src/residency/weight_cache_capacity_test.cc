@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <chrono>
+#include <optional>
+#include <thread>
 
 #include "base/memory_region.h"
 #include "base/process.h"
@@ -277,6 +280,48 @@ TEST(CapacityOfPlanned, MemoryGoesBackAroundAHandleThatIsHeld) {
   ASSERT_TRUE(cache->SetCapacity(16 * kMebibyte));
   EXPECT_LE(ResidentBytes(), before - 44 * kMebibyte);
   EXPECT_TRUE(model.IsExpected(*cache, highest, held->data()));
+}
+
+// Beside experts slots are as large as an expert's tile. While something pinned keeps a larger tile
+// from its new place, a slot is no place for it: it would reach into what lies behind.
+TEST(CapacityOfPlanned, ATileLargerThanASlotWaitsForItsPlace) {
+  const Watchdog watchdog;
+  std::vector<MatrixShape> shapes;
+  for (int32_t layer = 0; layer < 16; ++layer) {
+    shapes.push_back({fmt::format("blk.{}.dense", layer), layer, WeightGroup::kAttention, 128});
+    shapes.push_back({fmt::format("blk.{}.experts", layer), layer, WeightGroup::kExperts, 64});
+    shapes.back().n_experts = 4;
+    shapes.back().n_used = 1;
+  }
+  const TestModel model(shapes);
+  const auto cache = model.Cache();
+  RunPassesUntilPlanIsReached(*cache, model);
+  const TileMap& map = cache->map();
+  std::optional<PinnedTile> held = *cache->Pin(map.tiles_of(1, 0).first);
+  ASSERT_TRUE(cache->SetCapacity(10 * kMebibyte));
+  std::vector<int32_t> placed;
+  int32_t lacking = -1;
+  for (int32_t tile = 0; tile < map.tile_count(); ++tile) {
+    if (map.is_chosen(tile)) continue;
+    if (cache->HasPlace(tile)) {
+      placed.push_back(tile);
+    } else {
+      lacking = tile;
+    }
+  }
+  ASSERT_GE(lacking, 0) << "what is held leaves room for all places";
+  ASSERT_LT(cache->slot_bytes() / cache->slot_count(), map.tile(lacking).span_bytes);
+  ASSERT_TRUE(cache->BeginPass(map.tile_count()));
+  Visit(*cache, model, placed);
+  std::thread visitor([&] { Visit(*cache, model, {&lacking, 1}); });
+  // Long enough for a visitor that would not wait to be done.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  Visit(*cache, model, placed);
+  held.reset();
+  visitor.join();
+  EXPECT_TRUE(cache->HasPlace(lacking));
+  Visit(*cache, model, placed);
+  RunPass(*cache, model);
 }
 
 TEST(CapacityOfPlanned, OptimizeGivesThePlacesOfSkippedTilesToThoseThatAreVisited) {

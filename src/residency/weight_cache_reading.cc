@@ -201,6 +201,8 @@ uint64_t WeightCache::DistanceOf(int32_t tile) const {
 bool WeightCache::TakeMemory(int32_t tile, std::optional<uint64_t> distance) {
   TileState& t = state(tile);
   if (t.place == kNowhere) {
+    // Its place lacks memory until what is pinned is let go, and slots are for smaller tiles.
+    if (map_.tile(tile).span_bytes > targets_.slot_span_bytes) return false;
     if (distance && ahead_ >= MostAhead(t.expected)) return false;
     if (free_slots_ == 0) {
       const int32_t victim = FindVictim(distance);
