@@ -4,11 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "support/paths.h"
+#include "support/read_file.h"
 
 namespace thaw {
 namespace {
@@ -16,14 +15,6 @@ namespace {
 using nlohmann::ordered_json;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-std::string ReadFile(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file.good()) << path;
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::chrono::local_seconds Date(int year, unsigned month, unsigned day) {
   return std::chrono::local_days(std::chrono::year(year) / month / day);

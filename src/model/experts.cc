@@ -15,8 +15,6 @@ constexpr float kTaken = std::numeric_limits<float>::quiet_NaN();
 // What a sum of weights is taken for when it is less: the least normal number of 16 bits.
 constexpr float kLeastSum = 6.103515625e-5F;
 
-float Sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
-
 void Softmax(std::span<float> x) {
   const float most = *std::ranges::max_element(x);
   float sum = 0;
@@ -69,6 +67,8 @@ void KeepBestGroups(const ExpertConfig& config, std::span<float> scores) {
 }
 
 }  // namespace
+
+float Sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
 void ChooseExperts(const ExpertConfig& config, std::span<float> logits, std::span<const float> bias,
                    std::span<float> scratch, std::span<ExpertChoice> chosen) {

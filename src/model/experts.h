@@ -41,6 +41,9 @@ struct ExpertChoice {
   float weight = 0;
 };
 
+// 1 / (1 + e^-x)
+float Sigmoid(float x);
+
 // Chooses config.n_used different experts into `chosen`, the lowest index first. `logits` [n] and
 // `scratch` [n] are overwritten. `bias` [n], or empty, is added to weights for the choice alone. A
 // group is worth the sum of its two best.

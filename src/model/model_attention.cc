@@ -161,14 +161,18 @@ void Model::PlanRuns(std::span<const BatchToken> batch) {
   sequences_.clear();
   for (size_t i = 0; i < batch.size(); ++i) {
     const bool goes_on = i > 0 && batch[i].kv == batch[i - 1].kv;
-    for (std::vector<TokenRun>* runs : {&sequences_, &runs_}) {
-      if (runs == &runs_ && config_.indexer.Chooses(batch[i].position)) {
-        sparse_.push_back(static_cast<int64_t>(i));
-      } else if (goes_on && (runs == &sequences_ || runs->back().count < most)) {
-        ++runs->back().count;
+    const auto add_to = [&](std::vector<TokenRun>& runs, int64_t most_tokens) {
+      if (goes_on && runs.back().count < most_tokens) {
+        ++runs.back().count;
       } else {
-        runs->push_back({static_cast<int64_t>(i), 1});
+        runs.push_back({static_cast<int64_t>(i), 1});
       }
+    };
+    add_to(sequences_, options_.max_batch);
+    if (config_.indexer.Chooses(batch[i].position)) {
+      sparse_.push_back(static_cast<int64_t>(i));
+    } else {
+      add_to(runs_, most);
     }
     const int64_t expected = goes_on ? batch[i - 1].position + 1 : batch[i].kv->length();
     THAW_CHECK(batch[i].position == expected);

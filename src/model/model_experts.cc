@@ -3,7 +3,6 @@
 // A token's result does not depend on the batch: its experts are added in ascending order, and each
 // row of activations is multiplied for itself.
 #include <algorithm>
-#include <cmath>
 
 #include "model/model.h"
 
@@ -23,8 +22,7 @@ Result<void> Model::RunExperts(const LayerWeights& layer, const Activations& nor
     const std::vector<float>& bias = layer.ffn.down.bias;
     if (!bias.empty()) kernels_.add(out, bias.data(), d, out);
     if (experts.shared_gate.rows == 0) return;
-    const float share = 1 / (1 + std::exp(-work_.shared_gate[i]));
-    Scale(std::span(out, static_cast<size_t>(d)), share);
+    Scale(std::span(out, static_cast<size_t>(d)), Sigmoid(work_.shared_gate[i]));
   });
   if (experts.latent_down.rows == 0) {
     for (const std::span<const ExpertRun> runs : waves_) {
