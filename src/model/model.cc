@@ -110,6 +110,12 @@ void Model::ForEachToken(int64_t n_tokens, FunctionRef<void(int64_t)> body) {
   });
 }
 
+Activations Model::Quantize(const float* x, int64_t n_tokens, int64_t k) {
+  const Activations activations = ViewActivations(x, n_tokens, k, work_.quantized);
+  ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(activations, i, i + 1); });
+  return activations;
+}
+
 Result<void> Model::Forward(std::span<const BatchToken> batch, std::span<float> logits,
                             const std::atomic<bool>* cancel) {
   const auto n_tokens = static_cast<int64_t>(batch.size());
@@ -230,9 +236,7 @@ Result<void> Model::RunLayer(int64_t index, std::span<const BatchToken> batch) {
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
   const auto n_tokens = static_cast<int64_t>(batch.size());
   if (layer.experts && config_.family->routes_stream) {
-    const Activations stream = ViewActivations(work_.x, n_tokens, config_.d_model, work_.quantized);
-    ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(stream, i, i + 1); });
-    THAW_TRY(Route(*layer.experts, stream));
+    THAW_TRY(Route(*layer.experts, Quantize(work_.x, n_tokens, config_.d_model)));
   }
   const LayerConfig& has = config_.layers[static_cast<size_t>(index)];
   const bool attends = has.heads.n != 0;

@@ -99,6 +99,8 @@ class Model {
   static void Scale(std::span<float> x, float factor);
   // Calls body(token) for every token of the batch, spread over the threads.
   void ForEachToken(int64_t n_tokens, FunctionRef<void(int64_t token)> body);
+  // x [n_tokens, k] with its int8 copy in work_.quantized.
+  Activations Quantize(const float* x, int64_t n_tokens, int64_t k);
 
   Result<void> Embed(std::span<const BatchToken> batch);
   // model_layer_embeddings.cc. What all layers have of the tokens, from their ids and the stream.

@@ -41,8 +41,7 @@ Result<void> Model::RunExperts(const LayerWeights& layer, const Activations& nor
   for (const std::span<const ExpertRun> runs : waves_) {
     THAW_TRY(RunWave(experts.each, runs, latent, work_.latent_sum));
   }
-  const Activations sums = ViewActivations(work_.latent_sum, n_tokens, width, work_.quantized);
-  ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(sums, i, i + 1); });
+  const Activations sums = Quantize(work_.latent_sum, n_tokens, width);
   const Product up[] = {{&experts.latent_up, &sums, work_.normed}};
   THAW_TRY(Multiply(up));
   ForEachToken(n_tokens, [&](int64_t i) {

@@ -15,8 +15,7 @@ Result<void> Model::EmbedForLayers(std::span<const BatchToken> batch) {
   const auto n_tokens = static_cast<int64_t>(batch.size());
   const int64_t d = config_.d_model;
   const int64_t width = config_.n_layers * size;
-  const Activations stream = ViewActivations(work_.x, n_tokens, d, work_.quantized);
-  ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(stream, i, i + 1); });
+  const Activations stream = Quantize(work_.x, n_tokens, d);
   const Product projection[] = {{&weights_.layer_projection, &stream, work_.layer_projected}};
   THAW_TRY(Multiply(projection));
 
@@ -46,8 +45,7 @@ Result<void> Model::EmbedForLayers(std::span<const BatchToken> batch) {
 Result<void> Model::AddLayerEmbedding(int64_t index, int64_t n_tokens) {
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
   const int64_t size = config_.layer_embedding;
-  const Activations stream = ViewActivations(work_.x, n_tokens, config_.d_model, work_.quantized);
-  ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(stream, i, i + 1); });
+  const Activations stream = Quantize(work_.x, n_tokens, config_.d_model);
   const Product gate[] = {{&layer.embedding_gate, &stream, work_.layer_gate}};
   THAW_TRY(Multiply(gate));
   const Activations gated = ViewActivations(work_.layer_gate, n_tokens, size, work_.quantized);

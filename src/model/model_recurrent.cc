@@ -68,8 +68,7 @@ Result<void> Model::RunRecurrence(int64_t index, std::span<const BatchToken> bat
       RunDelta(index, batch);
       break;
   }
-  const Activations given = ViewActivations(work_.mixed, n_tokens, of.inner, work_.quantized);
-  ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(given, i, i + 1); });
+  const Activations given = Quantize(work_.mixed, n_tokens, of.inner);
   const Product output[] = {{&w.output, &given, work_.projected}};
   return Multiply(output);
 }
@@ -158,8 +157,7 @@ Result<void> Model::RunMamba(int64_t index, std::span<const BatchToken> batch) {
   const RecurrentWeights& w = *weights_.layers[static_cast<size_t>(index)].recurrent;
   const auto n_tokens = static_cast<int64_t>(batch.size());
   const int64_t inner = of.inner;
-  const Activations convolved = ViewActivations(work_.convolved, n_tokens, inner, work_.quantized);
-  ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(convolved, i, i + 1); });
+  const Activations convolved = Quantize(work_.convolved, n_tokens, inner);
   const Product steps[] = {{&w.steps, &convolved, work_.steps}};
   THAW_TRY(Multiply(steps));
   // Time steps, keys, queries.
