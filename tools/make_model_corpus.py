@@ -54,6 +54,12 @@ INDEXER = {"indexer.attn_q_b.weight": (HEAD, 3 * HEAD), "indexer.attn_k.weight":
 LATENT_SIZES = {"attention.kv_lora_rank": RANK, "rope.dimension_count": TURNED}
 HEAD_BIASES_APART = {"attn_q.bias": (HEADS * HEAD,), "attn_k.bias": (KV_HEADS * HEAD,),
                      "attn_v.bias": (KV_HEADS * HEAD,)}
+STREAM_COUNT, LAUREL = 3, 2
+STREAMS = {"altup_router.weight": (D, STREAM_COUNT), "altup_router_norm.weight": (D,),
+           "altup_predict_coef.weight": (STREAM_COUNT, STREAM_COUNT ** 2),
+           "altup_correct_coef.weight": (STREAM_COUNT, STREAM_COUNT),
+           "altup_correct_scale.weight": (D,), "laurel_l.weight": (D, LAUREL),
+           "laurel_r.weight": (LAUREL, D), "laurel_post_norm.weight": (D,)}
 CHANNELS = 6 + 2 * 2  # of a convolution over 6 values and a key and a query of 2
 MAMBA2 = {"ssm_in.weight": (D, 6 + CHANNELS + 2), "ssm_conv1d.weight": (3, CHANNELS),
           "ssm_conv1d.bias": (CHANNELS,), "ssm_dt.bias": (2,), "ssm_a": (1, 2), "ssm_d": (1, 2),
@@ -126,6 +132,17 @@ MODELS = {
                                    "attention.indexer.top_k": 5}),
     "minicpm3": (1, NORMS | LATENT | LOW_RANK | EXPANDED | GATED, {},
                  LATENT_SIZES | {"attention.q_lora_rank": HEAD, "attention.value_length": RANK}),
+    "gemma3n": (3, NORMS | NORMS_AFTER | HEADS_APART | HEAD_NORMS | GATED | STREAMS | {
+        "inp_gate.weight": (D, LAYER_WIDTH), "proj.weight": (LAYER_WIDTH, D),
+        "post_norm.weight": (D,)},
+        {"altup_proj.weight": (D, D, STREAM_COUNT - 1),
+         "altup_unembd_proj.weight": (D, D, STREAM_COUNT - 1),
+         "per_layer_token_embd.weight": (3 * LAYER_WIDTH, VOCAB),
+         "per_layer_model_proj.weight": (D, 3 * LAYER_WIDTH),
+         "per_layer_proj_norm.weight": (LAYER_WIDTH,)},
+        WINDOW | {"attention.sliding_window_pattern": [1, 0, 1], "attention.shared_kv_layers": 1,
+                  "altup.num_inputs": STREAM_COUNT,
+                  "activation_sparsity_scale": [0.5, -math.inf, -math.inf]}),
     "gemma4": (4, NORMS | NORMS_AFTER | GATED | HEAD_NORMS | JOINED_EXPERTS | {
         name: shape for name, shape in HEADS_APART.items() if name != "attn_v.weight"} | {
         f"{name}.weight": (D,) for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -70,9 +71,11 @@ class MetadataReader {
     return values;
   }
 
-  // Likewise a finite number; `name` is the whole one of the field.
-  Result<std::vector<float>> FloatsOfLayers(const std::string& name,
-                                            const ModelConfig& config) const {
+  // Likewise a finite number, or -infinity where that is `least`; `name` is the whole one of the
+  // field.
+  Result<std::vector<float>> FloatsOfLayers(
+      const std::string& name, const ModelConfig& config,
+      float least = std::numeric_limits<float>::lowest()) const {
     std::vector<float> values;
     const GgufField* field = file_.Find(name);
     if (field == nullptr || field->array() == nullptr) {
@@ -84,9 +87,9 @@ class MetadataReader {
       values.resize(config.layers.size());
     }
     for (const float value : values) {
-      if (std::isfinite(value)) continue;
-      return Fail(ErrorCode::kCorrupt, "{}: field '{}' has {}, expected finite numbers",
-                  file_.path(), name, value);
+      if (value >= least && value <= std::numeric_limits<float>::max()) continue;
+      return Fail(ErrorCode::kCorrupt, "{}: field '{}' has {}, expected finite numbers{}",
+                  file_.path(), name, value, std::isinf(least) ? " or -inf" : "");
     }
     return values;
   }
@@ -413,7 +416,10 @@ Result<void> ReadSharing(const GgufFile& file, const MetadataReader& metadata,
                          ModelConfig& config) {
   if (!config.family->shares_kv) return {};
   constexpr std::string_view kKey = "attention.shared_kv_layers";
-  THAW_ASSIGN(const uint64_t n_shared, file.GetUintOr(metadata.Key(kKey), 0));
+  const int64_t n_own_of_family = config.family->own_kv_layers;
+  const int64_t others = n_own_of_family == 0 ? 0 : config.n_layers - n_own_of_family;
+  THAW_ASSIGN(const uint64_t n_shared,
+              file.GetUintOr(metadata.Key(kKey), std::max<int64_t>(0, others)));
   if (std::cmp_greater_equal(n_shared, config.n_layers)) {
     return Fail(ErrorCode::kCorrupt, "{}: field '{}' is {}, expected less than the {} layers",
                 file.path(), metadata.Key(kKey), n_shared, config.n_layers);
@@ -495,6 +501,34 @@ Result<void> ReadLayers(const GgufFile& file, const MetadataReader& metadata, Mo
       layer.rope = kNoRope;
     }
   }
+  return {};
+}
+
+// Residual streams and what comes with several; sizes that no field states are those of tensors.
+Result<void> ReadStreams(const GgufFile& file, const MetadataReader& metadata,
+                         ModelConfig& config) {
+  if (config.family->n_streams == 1) return {};
+  constexpr std::string_view kStreams = "altup.num_inputs";
+  constexpr std::string_view kActive = "altup.active_idx";
+  THAW_ASSIGN(config.n_streams, metadata.SizeOr(kStreams, kMaxStreams, config.family->n_streams));
+  if (config.n_streams == 1) {
+    return Fail(ErrorCode::kCorrupt, "{}: field '{}' is 1, expected 2 to {}", file.path(),
+                metadata.Key(kStreams), kMaxStreams);
+  }
+  THAW_ASSIGN(const uint64_t active, file.GetUintOr(metadata.Key(kActive), 0));
+  if (active != 0) {
+    return Fail(ErrorCode::kUnsupported,
+                "{}: field '{}' is {}; only 0 is supported: blocks read the first stream",
+                file.path(), metadata.Key(kActive), active);
+  }
+  const auto extent = [&](const char* name, size_t dimension) -> Result<int64_t> {
+    const TensorInfo* tensor = file.FindTensor(name);
+    if (tensor != nullptr && tensor->dims[dimension] != 0) return tensor->dims[dimension];
+    return Fail(ErrorCode::kCorrupt, "{}: tensor '{}' is missing or empty", file.path(), name);
+  };
+  THAW_ASSIGN(config.laurel_rank, extent("blk.0.laurel_l.weight", 1));
+  if (config.layer_embedding != 0) return {};
+  THAW_ASSIGN(config.layer_embedding, extent("per_layer_proj_norm.weight", 0));
   return {};
 }
 
@@ -660,9 +694,25 @@ Result<void> ReadBounds(const MetadataReader& metadata, std::string_view key, Mo
   return {};
 }
 
+// From where the gates of each layer count.
+Result<void> ReadGateCutoffs(const MetadataReader& metadata, ModelConfig& config) {
+  constexpr std::string_view kKey = "activation_sparsity_scale";
+  const GateCutoff& missing = config.family->gate_cutoff;
+  if (missing.layers == 0) return {};
+  std::vector<float> cutoffs(config.layers.size(), LayerConfig().gate_cutoff);
+  std::fill_n(cutoffs.begin(), std::min(missing.layers, config.n_layers), missing.deviations);
+  if (metadata.Has(kKey)) {
+    THAW_ASSIGN(cutoffs, metadata.FloatsOfLayers(metadata.Key(kKey), config,
+                                                 -std::numeric_limits<float>::infinity()));
+  }
+  for (size_t i = 0; i < cutoffs.size(); ++i) config.layers[i].gate_cutoff = cutoffs[i];
+  return {};
+}
+
 // What blocks do with their hidden layers.
 Result<void> ReadActivations(const GgufFile& file, const MetadataReader& metadata,
                              ModelConfig& config) {
+  THAW_TRY(ReadGateCutoffs(metadata, config));
   THAW_ASSIGN(const Nonlinearity f, ReadNonlinearity(file, metadata, *config.family));
   for (LayerConfig& layer : config.layers) {
     layer.activation.f = f;
@@ -815,6 +865,7 @@ Result<ModelConfig> ReadModelConfig(const GgufFile& file) {
   THAW_TRY(ReadSharing(file, metadata, config));
   THAW_ASSIGN(config.layer_embedding,
               metadata.SizeOrNone("embedding_length_per_layer_input", kMaxWidth, 0));
+  THAW_TRY(ReadStreams(file, metadata, config));
   THAW_TRY(ReadFeedForward(file, metadata, config));
   THAW_TRY(ReadRecurrence(file, metadata, config));
   THAW_TRY(ReadActivations(file, metadata, config));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,12 @@ struct HeadShape {
 // What one layer does unlike others.
 struct LayerConfig {
   HeadShape heads = {};
-  int64_t kv_layer = -1;       // whose keys and values this layer sees; -1: its own
-  int64_t window = 0;          // positions that a token sees, its own the last; 0: all
-  int rope = 0;                // which of ModelConfig::ropes turns its heads, or kNoRope
-  int64_t d_ff = 0;            // hidden width of the dense block; 0: none
+  int64_t kv_layer = -1;  // whose keys and values this layer sees; -1: its own
+  int64_t window = 0;     // positions that a token sees, its own the last; 0: all
+  int rope = 0;           // which of ModelConfig::ropes turns its heads, or kNoRope
+  int64_t d_ff = 0;       // hidden width of the dense block; 0: none
+  // Its gates count from so many standard deviations above their mean; -infinity: as they are.
+  float gate_cutoff = -std::numeric_limits<float>::infinity();
   Activation activation = {};  // of the block that all tokens go through
   Activation expert_activation = {};
   bool has_experts = false;
@@ -68,6 +71,9 @@ struct LatentConfig {
   int64_t still_size() const { return key_size - rope_dim; }
 };
 
+// Of residual streams. Models have 4; how each of 8 is mixed of all are 64 numbers on the stack.
+inline constexpr int64_t kMaxStreams = 8;
+
 struct ModelConfig {
   const Family* family = nullptr;
   std::string name;  // general.name, for people; may be empty
@@ -93,6 +99,8 @@ struct ModelConfig {
   float attention_soft_cap = 0;  // c of c tanh(score / c); 0: none
   float final_soft_cap = 0;      // of logits, likewise
   int64_t layer_embedding = 0;   // width of what each layer has of a token; 0: nothing
+  int64_t n_streams = 1;         // blocks read and add to the first, at most kMaxStreams
+  int64_t laurel_rank = 0;       // of the low-rank block beside attention; 0: none
   float value_scale = 1;         // of what attention adds
   float qkv_clamp = 0;           // queries, keys and values are kept within +-this; 0: as is
   float slope_bias = 0;          // slopes of n heads begin with 2^(-bias / n); 0: there are none

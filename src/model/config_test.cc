@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -394,6 +395,71 @@ TEST(ModelConfig, LayersSeeKeysAndValuesOfTheLastOneThatSeesAsFar) {
   EXPECT_THAT(ErrorOf(Sharing(4, with_six)), HasSubstr("is 4, expected less than the 4 layers"));
   EXPECT_THAT(ErrorOf(Sharing(3, with_six)),
               HasSubstr("no layer before has the heads and the window of 1"));
+}
+
+TEST(ModelConfig, SizesOfStreamsAreThoseOfTensorsWhereNoFieldStatesThem) {
+  TinyModel model = TinyStreamsModel();
+  const auto config = Read(model);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->n_streams, 4);
+  EXPECT_EQ(config->laurel_rank, kTinyLaurel);
+  EXPECT_EQ(config->layer_embedding, kTinyLayerWidth);
+  EXPECT_EQ(config->final_soft_cap, 30);
+  EXPECT_EQ(config->attention_scale, 1);
+  EXPECT_THAT(WindowsOf(*config), ElementsAre(512, 512));
+  EXPECT_EQ(config->ropes[1].freq_base, 10000);
+  const auto with = [&](const std::string& key, uint32_t value) {
+    model.add_fields = [=](GgufWriter& writer) {
+      THAW_CHECK(writer.SetNumber<uint32_t>("gemma3n." + key, value));
+    };
+    return model;
+  };
+  EXPECT_EQ(Read(with("altup.num_inputs", 3))->n_streams, 3);
+  EXPECT_EQ(Read(with("embedding_length_per_layer_input", 5))->layer_embedding, 5);
+  EXPECT_THAT(ErrorOf(with("altup.num_inputs", 9)), HasSubstr("num_inputs' is 9, expected 1 to 8"));
+  EXPECT_THAT(ErrorOf(with("altup.num_inputs", 1)), HasSubstr("num_inputs' is 1, expected 2 to 8"));
+  EXPECT_THAT(ErrorOf(with("altup.active_idx", 1)),
+              HasSubstr("'gemma3n.altup.active_idx' is 1; only 0 is supported"));
+}
+
+TEST(ModelConfig, GatesOfTheFirstLayersAreCutWhereTheFileSaysNothing) {
+  TinyModel model = TinyStreamsModel(/*n_layers=*/12);
+  const auto cut = [](const ModelConfig& config) {
+    std::vector<float> cutoffs;
+    for (const LayerConfig& layer : config.layers) cutoffs.push_back(layer.gate_cutoff);
+    return cutoffs;
+  };
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  std::vector<float> expected(12, 1.6448536F);
+  expected[10] = expected[11] = kNone;
+  EXPECT_EQ(cut(*Read(model)), expected);
+  std::vector<float> stated(12, kNone);
+  stated[3] = 0.25F;
+  model.add_fields = [&](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumbers<float>("gemma3n.activation_sparsity_scale", stated));
+  };
+  EXPECT_EQ(cut(*Read(model)), stated);
+  for (const float bad : {-kNone, std::numeric_limits<float>::quiet_NaN()}) {
+    stated[3] = bad;
+    EXPECT_THAT(ErrorOf(model), HasSubstr("expected finite numbers or -inf"));
+  }
+  stated.pop_back();
+  EXPECT_THAT(ErrorOf(model), HasSubstr("has 11 elements, expected one a layer: 12"));
+}
+
+TEST(ModelConfig, LayersAfterThoseThatHaveKeysOfTheirOwnShareThem) {
+  TinyModel model = TinyStreamsModel(/*n_layers=*/25);
+  const auto shared = [&] {
+    const auto config = Read(model);
+    std::vector<int64_t> seen;
+    for (size_t i = 18; i < 25; ++i) seen.push_back(config->layers[i].kv_layer);
+    return seen;
+  };
+  EXPECT_THAT(shared(), ElementsAre(-1, -1, 18, 18, 18, 18, 19));
+  model.add_fields = [](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumber<uint32_t>("gemma3n.attention.shared_kv_layers", 1));
+  };
+  EXPECT_THAT(shared(), ElementsAre(-1, -1, -1, -1, -1, -1, 19));
 }
 
 TEST(ModelConfig, BoundsOfSiluDifferFromLayerToLayer) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -84,6 +85,13 @@ struct DefaultScales {
   float logits_by_width = 0;    // of 1 / d_model
 };
 
+// In the first so many layers gates of the feed-forward block count from so many standard
+// deviations above their mean; in others, and where the file says otherwise, as they are.
+struct GateCutoff {
+  int64_t layers = 0;
+  float deviations = -std::numeric_limits<float>::infinity();
+};
+
 // Which layers of a family with recurrent ones have attention.
 enum class AttentionLayers {
   kAll,        // beside the recurrent block, which every layer has
@@ -112,6 +120,7 @@ struct Family {
   bool has_second_attention_norm = false;  // attn_norm_2, of attention where there is one
   QkNorm qk_norm = QkNorm::kNone;
   bool norms_values = false;            // by the RMS of each head
+  bool may_lack_values = false;         // values are the keys where the file has no attn_v
   bool norms_turned_heads = false;      // queries and keys are normed after they turn
   int64_t experts_without_qk_norm = 0;  // models of so many experts have none
   // Keys and values come of a low-rank latent (LatentConfig); files state a tenth of YaRN's log
@@ -159,6 +168,12 @@ struct Family {
   float attention_soft_cap = 0;  // where the file states none; 0: none
   float final_soft_cap = 0;      // likewise
   WindowPattern windows = {};
+  GateCutoff gate_cutoff = {};
+  // Of residual streams (AltUp), where the file states no other number. With several a low-rank
+  // block (LAuReL) stands beside attention, and each layer has an embedding of each token.
+  int64_t n_streams = 1;
+  // Of shares_kv: where the file does not say which, layers after so many share; 0: none do.
+  int64_t own_kv_layers = 0;
   int64_t only_layers = 0;  // how many the models that run have, but for layers_of_slopes; 0: any
   // Where the model has so many layers, scores are scaled by 1 / sqrt(d_model / n_heads).
   int64_t layers_of_width_scale = 0;

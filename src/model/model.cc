@@ -1,6 +1,7 @@
 #include "model/model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <utility>
 
@@ -13,6 +14,19 @@ namespace {
 
 // Rows of gate and up whose activation waits for the last of them: a cache line of floats.
 constexpr int64_t kActivatedRows = 16;
+
+// Lets gates count from `deviations` standard deviations above their mean: max(gate - cutoff, 0).
+void CutGates(float deviations, std::span<float> gates) {
+  const auto n = static_cast<double>(gates.size());
+  double sum = 0;
+  for (const float gate : gates) sum += double{gate};
+  const double mean = sum / n;
+  double squares = 0;
+  for (const float gate : gates) squares += (gate - mean) * (gate - mean);
+  const double deviation = std::sqrt(squares / std::max(1.0, n - 1));
+  const auto cutoff = static_cast<float>(mean + deviations * deviation);
+  for (float& gate : gates) gate = gate < cutoff ? 0 : gate - cutoff;
+}
 
 // The tiles of the largest group of products that is multiplied at once, of which `experts` at most
 // go through experts at a time.
@@ -27,6 +41,12 @@ size_t MostTilesAtOnce(const ModelWeights& weights, const TileMap& map, int64_t 
     return static_cast<size_t>(count);
   };
   size_t most = std::max(tiles({&weights.output}), tiles({&weights.layer_projection}));
+  size_t of_streams = 0;
+  for (const LinearWeights& input : weights.stream_inputs) of_streams += tiles({&input});
+  most = std::max(most, of_streams);
+  for (const LinearWeights& output : weights.stream_outputs) {
+    most = std::max(most, tiles({&output}));
+  }
   const auto count_block = [&](const FeedForwardWeights& block) {
     most = std::max({most, tiles({&block.gate, &block.up}), tiles({&block.down})});
   };
@@ -34,6 +54,9 @@ size_t MostTilesAtOnce(const ModelWeights& weights, const TileMap& map, int64_t 
     most = std::max({most, tiles({&layer.embedding_gate}), tiles({&layer.embedding_output})});
     most = std::max({most, tiles({&layer.q, &layer.k, &layer.v, &layer.attention_gate}),
                      tiles({&layer.attention_output})});
+    if (layer.laurel) {
+      most = std::max({most, tiles({&layer.laurel->down}), tiles({&layer.laurel->up})});
+    }
     if (const auto& latent = layer.latent) {
       const LinearWeights& q = latent->q_down.rows != 0 ? latent->q_down : latent->q;
       const IndexerWeights& indexer = latent->indexer;
@@ -127,11 +150,12 @@ Result<void> Model::Forward(std::span<const BatchToken> batch, std::span<float> 
     THAW_CHECK(token.position < token.kv->length() + token.kv->max_batch());
   }
   const Stopwatch total(times_.total);
-  // Without logits the output matrix, whose tiles are the last, is not visited.
+  // Without logits what makes them, whose tiles are the last, is not visited.
   const bool any_logits = std::ranges::any_of(batch, &BatchToken::wants_logits);
   const TileMap& map = cache_.map();
-  THAW_TRY(
-      cache_.BeginPass(any_logits ? map.tile_count() : map.tiles_of(weights_.output.matrix).first));
+  const LinearWeights& of_logits =
+      weights_.stream_outputs.empty() ? weights_.output : weights_.stream_outputs.front();
+  THAW_TRY(cache_.BeginPass(any_logits ? map.tile_count() : map.tiles_of(of_logits.matrix).first));
   THAW_TRY(Embed(batch));
   PlanRuns(batch);
   ForEachToken(n_tokens, [&](int64_t i) {
@@ -165,7 +189,8 @@ Result<void> Model::Embed(std::span<const BatchToken> batch) {
     if (weights_.position_embedding >= 0) THAW_TRY(AddPosition(batch[i].position, x));
     if (weights_.embedding_norm) Norm(*weights_.embedding_norm, x.data(), x.data());
   }
-  return EmbedForLayers(batch);
+  THAW_TRY(EmbedForLayers(batch));
+  return SpreadStreams(std::ssize(batch));
 }
 
 Result<void> Model::AddPosition(int64_t position, std::span<float> x) {
@@ -238,6 +263,7 @@ Result<void> Model::RunLayer(int64_t index, std::span<const BatchToken> batch) {
   if (layer.experts && config_.family->routes_stream) {
     THAW_TRY(Route(*layer.experts, Quantize(work_.x, n_tokens, config_.d_model)));
   }
+  if (layer.streams) PredictStreams(*layer.streams, n_tokens);
   const LayerConfig& has = config_.layers[static_cast<size_t>(index)];
   const bool attends = has.heads.n != 0;
   if (has.recurs) THAW_TRY(RunRecurrence(index, batch));
@@ -248,7 +274,9 @@ Result<void> Model::RunLayer(int64_t index, std::span<const BatchToken> batch) {
       kernels_.add(sum, work_.beside + i * config_.d_model, config_.d_model, sum);
     });
   }
-  THAW_TRY(RunFeedForward(layer, n_tokens, has.recurs || attends));
+  if (layer.laurel) THAW_TRY(AddWithLaurel(layer, n_tokens));
+  THAW_TRY(RunFeedForward(layer, n_tokens, (has.recurs || attends) && !layer.laurel));
+  if (layer.streams) CorrectStreams(*layer.streams, n_tokens);
   if (layer.embedding_gate.rows != 0) THAW_TRY(AddLayerEmbedding(index, n_tokens));
   if (layer.output_scale != 1) {
     ForEachToken(n_tokens, [&](int64_t i) {
@@ -290,9 +318,14 @@ Result<void> Model::RunBlock(const FeedForwardWeights& ffn, const Activations& n
   const int64_t n_tokens = normed.n_tokens;
   const Product both[] = {{&ffn.gate, &normed, work_.gate}, {&ffn.up, &normed, work_.up}};
   const std::span gate_up(both, config_.family->is_gated ? 2 : 1);
-  for (std::atomic<int32_t>& rows : rows_done_) rows.store(0, std::memory_order_relaxed);
-  THAW_TRY(Multiply(gate_up,
-                    [&](int64_t begin, int64_t end) { ActivateDone(ffn, n_tokens, begin, end); }));
+  if (std::isfinite(ffn.gate_cutoff)) {
+    THAW_TRY(Multiply(gate_up));
+    ForEachToken(n_tokens, [&](int64_t i) { Activate(ffn, i, 0, ffn.gate.rows); });
+  } else {
+    for (std::atomic<int32_t>& rows : rows_done_) rows.store(0, std::memory_order_relaxed);
+    THAW_TRY(Multiply(
+        gate_up, [&](int64_t begin, int64_t end) { ActivateDone(ffn, n_tokens, begin, end); }));
+  }
   const Activations hidden =
       ViewActivations(work_.gate, n_tokens, ffn.gate.rows, work_.quantized_hidden);
   ForEachToken(n_tokens, [&](int64_t i) {
@@ -309,7 +342,9 @@ void Model::ActivateDone(const FeedForwardWeights& ffn, int64_t n_tokens, int64_
   const int32_t products = config_.family->is_gated ? 2 : 1;
   const auto activate_blocks = [&](int64_t first, int64_t last) {
     if (first == last) return;
-    Activate(ffn, n_tokens, first * kActivatedRows, std::min(last * kActivatedRows, d_ff));
+    for (int64_t i = 0; i < n_tokens; ++i) {
+      Activate(ffn, i, first * kActivatedRows, std::min(last * kActivatedRows, d_ff));
+    }
   };
   const int64_t block_end = (end + kActivatedRows - 1) / kActivatedRows;
   int64_t whole = begin / kActivatedRows;  // blocks [whole, block) are there
@@ -328,18 +363,17 @@ void Model::ActivateDone(const FeedForwardWeights& ffn, int64_t n_tokens, int64_
   activate_blocks(whole, block_end);
 }
 
-void Model::Activate(const FeedForwardWeights& ffn, int64_t n_tokens, int64_t begin, int64_t end) {
+void Model::Activate(const FeedForwardWeights& ffn, int64_t i, int64_t begin, int64_t end) {
   const int64_t d_ff = ffn.gate.rows;
   const auto add_bias = [&](const LinearWeights& weights, float* y) {
     if (!weights.bias.empty()) kernels_.add(y, weights.bias.data() + begin, end - begin, y);
   };
-  for (int64_t i = 0; i < n_tokens; ++i) {
-    float* gate = work_.gate + i * d_ff + begin;
-    float* up = config_.family->is_gated ? work_.up + i * d_ff + begin : nullptr;
-    add_bias(ffn.gate, gate);
-    if (up != nullptr) add_bias(ffn.up, up);
-    kernels_.activate(ffn.activation, gate, up, end - begin, gate);
-  }
+  float* gate = work_.gate + i * d_ff + begin;
+  float* up = config_.family->is_gated ? work_.up + i * d_ff + begin : nullptr;
+  add_bias(ffn.gate, gate);
+  if (up != nullptr) add_bias(ffn.up, up);
+  if (std::isfinite(ffn.gate_cutoff)) CutGates(ffn.gate_cutoff, std::span(gate, gate + d_ff));
+  kernels_.activate(ffn.activation, gate, up, end - begin, gate);
 }
 
 Result<void> Model::ComputeLogits(std::span<const BatchToken> batch, std::span<float> logits) {
@@ -352,6 +386,7 @@ Result<void> Model::ComputeLogits(std::span<const BatchToken> batch, std::span<f
   const auto n = static_cast<int64_t>(wanting.size());
   THAW_CHECK(static_cast<int64_t>(logits.size()) == n * c.n_vocab);
   if (n == 0) return {};
+  THAW_TRY(MergeStreams(wanting));
   const Activations normed = ViewActivations(work_.normed, n, c.d_model, work_.quantized);
   ForEachToken(n, [&](int64_t i) {
     Norm(weights_.output_norm, work_.x + wanting[static_cast<size_t>(i)] * c.d_model,

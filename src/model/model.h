@@ -105,8 +105,29 @@ class Model {
   Result<void> Embed(std::span<const BatchToken> batch);
   // model_layer_embeddings.cc. What all layers have of the tokens, from their ids and the stream.
   Result<void> EmbedForLayers(std::span<const BatchToken> batch);
-  // Adds to the stream what a layer has of the tokens, gated by the stream.
+  // Adds to the stream what a layer has of the tokens, gated by the stream. Where there are several
+  // it adds to all but the first, which it reads scaled from work_.normed.
   Result<void> AddLayerEmbedding(int64_t index, int64_t n_tokens);
+
+  // model_streams.cc. A token's row of one of the streams, the first of which is work_.x.
+  float* Stream(int64_t stream, int64_t i);
+  // Makes the other streams of the first.
+  Result<void> SpreadStreams(int64_t n_tokens);
+  // Streams as a layer begins: mixtures of all; the first is kept in work_.predicted.
+  void PredictStreams(const StreamWeights& weights, int64_t n_tokens);
+  // Tells the others what the layer's blocks changed of the first.
+  void CorrectStreams(const StreamWeights& weights, int64_t n_tokens);
+  // How to mix the streams of a token, from its first one: `matrix` [rows, n_streams] times what
+  // the router says, to `out` [rows].
+  void MixingOf(const StreamWeights& weights, const std::vector<float>& matrix, int64_t i,
+                int worker, float* out);
+  // Adds what was projected for a token, normed, to its streams but for the first.
+  void AddToOtherStreams(const NormWeights& norm, int64_t i);
+  // Puts the mean of all streams of these tokens into the first.
+  Result<void> MergeStreams(std::span<const int64_t> tokens);
+  // Adds what attention has projected to the stream, and the low-rank block of what it read.
+  Result<void> AddWithLaurel(const LayerWeights& layer, int64_t n_tokens);
+
   // Adds the learned embedding of a position.
   Result<void> AddPosition(int64_t position, std::span<float> x);
   // Cosines and sines of a token of the batch.
@@ -145,8 +166,9 @@ class Model {
   Result<void> RunBlock(const FeedForwardWeights& ffn, const Activations& normed);
   // Takes note that gate or up has got rows [begin, end), and activates those that both have.
   void ActivateDone(const FeedForwardWeights& ffn, int64_t n_tokens, int64_t begin, int64_t end);
-  // Biases and activation of rows [begin, end), from work_.gate and work_.up to work_.gate.
-  void Activate(const FeedForwardWeights& ffn, int64_t n_tokens, int64_t begin, int64_t end);
+  // Biases and activation of rows [begin, end) of a token, from work_.gate and work_.up to
+  // work_.gate; of all rows where gates are cut.
+  void Activate(const FeedForwardWeights& ffn, int64_t i, int64_t begin, int64_t end);
 
   // model_experts.cc. A layer with experts: from `normed` to work_.projected, with all biases. Its
   // tokens were routed already where the family's routers read the stream.

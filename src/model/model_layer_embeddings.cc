@@ -1,5 +1,6 @@
 // What each layer has of a token: a row of a table by the token's id, and a projection of its
-// embedding. A layer gates it by the stream and adds what comes of it.
+// embedding. A layer gates it by the stream and adds what comes of it; of several streams
+// (model_streams.cc) the first gates it, and the others get it.
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -45,8 +46,9 @@ Result<void> Model::EmbedForLayers(std::span<const BatchToken> batch) {
 Result<void> Model::AddLayerEmbedding(int64_t index, int64_t n_tokens) {
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
   const int64_t size = config_.layer_embedding;
-  const Activations stream = Quantize(work_.x, n_tokens, config_.d_model);
-  const Product gate[] = {{&layer.embedding_gate, &stream, work_.layer_gate}};
+  const int64_t d = config_.d_model;
+  const Activations read = Quantize(layer.streams ? work_.normed : work_.x, n_tokens, d);
+  const Product gate[] = {{&layer.embedding_gate, &read, work_.layer_gate}};
   THAW_TRY(Multiply(gate));
   const Activations gated = ViewActivations(work_.layer_gate, n_tokens, size, work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) {
@@ -57,7 +59,10 @@ Result<void> Model::AddLayerEmbedding(int64_t index, int64_t n_tokens) {
   });
   const Product output[] = {{&layer.embedding_output, &gated, work_.projected}};
   THAW_TRY(Multiply(output));
-  ForEachToken(n_tokens, [&](int64_t i) { AddToStream({}, layer.embedding_after, i); });
+  ForEachToken(n_tokens, [&](int64_t i) {
+    if (layer.streams) return AddToOtherStreams(*layer.embedding_after, i);
+    AddToStream({}, layer.embedding_after, i);
+  });
   return {};
 }
 

@@ -109,6 +109,19 @@ class TensorFinder {
                          .n_heads = n};
   }
 
+  // `stem`.weight, which holds `n` matrices of `rows` x `cols`, each with one x and y of its own.
+  Result<std::vector<LinearWeights>> Stacked(const std::string& stem, int64_t n, int64_t rows,
+                                             int64_t cols) {
+    THAW_ASSIGN(const TensorInfo* tensor, FindMultiplied(stem + ".weight", {cols, rows, n, 1}));
+    std::vector<LinearWeights> stacked;
+    for (int64_t i = 0; i < n; ++i) {
+      stacked.push_back({.matrix = Add(*tensor, i * rows, rows, /*row_lookup_only=*/false),
+                         .rows = rows,
+                         .cols = cols});
+    }
+    return stacked;
+  }
+
   struct Part {
     LinearWeights* weights;
     int64_t rows;
@@ -253,6 +266,9 @@ class LayerDescriber {
   Result<LayerWeights> Describe() {
     LayerWeights layer;
     find_.EnterGroup(index_, WeightGroup::kAttention);
+    if (config_.n_streams > 1) {
+      THAW_ASSIGN(layer.streams, DescribeStreams());
+    }
     const bool mixes = of_layer_.recurs || heads_.n != 0;
     if (family_.norms_before && mixes) {
       const bool has_second =
@@ -276,6 +292,9 @@ class LayerDescriber {
     if (family_.norms_after && mixes) {
       THAW_ASSIGN(layer.attention_after, Norm(family_.attention_after_norm));
     }
+    if (config_.laurel_rank != 0) {
+      THAW_ASSIGN(layer.laurel, DescribeLaurel());
+    }
     if (!of_layer_.has_block()) return layer;
     find_.EnterGroup(index_, WeightGroup::kFeedForward);
     THAW_TRY(DescribeFeedForward(layer));
@@ -286,6 +305,32 @@ class LayerDescriber {
   std::string Name(std::string_view part) const { return fmt::format("blk.{}.{}", index_, part); }
 
   Result<NormWeights> Norm(std::string_view stem) { return find_.Norm(Name(stem)); }
+
+  Result<StreamWeights> DescribeStreams() {
+    const int64_t d = config_.d_model;
+    const int64_t n = config_.n_streams;
+    const auto floats = [&](std::string_view part, const Dimensions& shape) {
+      return find_.Floats(Name(fmt::format("altup_{}.weight", part)), shape, kRequired);
+    };
+    StreamWeights w;
+    THAW_ASSIGN(w.router_norm, floats("router_norm", {d, 1, 1, 1}));
+    for (float& weight : w.router_norm) weight /= static_cast<float>(d);
+    THAW_ASSIGN(w.router, floats("router", {d, n, 1, 1}));
+    THAW_ASSIGN(w.predict, floats("predict_coef", {n, n * n, 1, 1}));
+    THAW_ASSIGN(w.correct, floats("correct_coef", {n, n, 1, 1}));
+    THAW_ASSIGN(w.scale, floats("correct_scale", {d, 1, 1, 1}));
+    return w;
+  }
+
+  Result<LaurelWeights> DescribeLaurel() {
+    const int64_t d = config_.d_model;
+    const int64_t rank = config_.laurel_rank;
+    LaurelWeights w;
+    THAW_ASSIGN(w.down, find_.Linear(Name("laurel_l"), rank, d, kAbsent));
+    THAW_ASSIGN(w.up, find_.Linear(Name("laurel_r"), d, rank, kAbsent));
+    THAW_ASSIGN(w.after, Norm("laurel_post_norm"));
+    return w;
+  }
 
   // Queries, keys and values: of three tensors, or of one that holds the rows of all.
   Result<void> DescribeHeads(LayerWeights& layer) {
@@ -307,7 +352,7 @@ class LayerDescriber {
         return {};
       }
       THAW_ASSIGN(layer.k, find_.Linear(Name("attn_k"), k_size, d, bias));
-      const bool is_key = family_.norms_values && !find_.Has(Name("attn_v.weight"));
+      const bool is_key = family_.may_lack_values && !find_.Has(Name("attn_v.weight"));
       if (!is_key || k_size != v_size) {
         THAW_ASSIGN(layer.v, find_.Linear(Name("attn_v"), v_size, d, bias));
       }
@@ -437,6 +482,7 @@ class LayerDescriber {
     };
     FeedForwardWeights ffn;
     ffn.activation = of_layer_.activation;
+    ffn.gate_cutoff = of_layer_.gate_cutoff;
     if (!family_.is_gated) {
       THAW_ASSIGN(ffn.gate, find_.Linear(name("ffn_up"), d_ff, d, bias));
     } else if (family_.joins_gate_up) {
@@ -649,12 +695,22 @@ Result<ModelDescription> DescribeModel(const GgufFile& file) {
     THAW_ASSIGN(model.weights.layer_projection_norm,
                 find.Vector("per_layer_proj_norm.weight", config.layer_embedding, kRequired));
   }
+  const int64_t n_others = config.n_streams - 1;
+  if (n_others != 0) {
+    find.EnterGroup(0, WeightGroup::kAttention);
+    THAW_ASSIGN(model.weights.stream_inputs,
+                find.Stacked("altup_proj", n_others, config.d_model, config.d_model));
+  }
   for (int64_t i = 0; i < config.n_layers; ++i) {
     THAW_ASSIGN(LayerWeights layer, LayerDescriber(find, config, i).Describe());
     model.weights.layers.push_back(std::move(layer));
   }
   THAW_ASSIGN(model.weights.output_norm, find.Norm(std::string(config.family->output_norm)));
   find.EnterGroup(config.n_layers, WeightGroup::kOutput);
+  if (n_others != 0) {
+    THAW_ASSIGN(model.weights.stream_outputs,
+                find.Stacked("altup_unembd_proj", n_others, config.d_model, config.d_model));
+  }
   if (config.family->positions == Positions::kLearned) {
     THAW_ASSIGN(model.weights.position_embedding,
                 find.Matrix("position_embd.weight", config.context_length, config.d_model,

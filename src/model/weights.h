@@ -39,8 +39,26 @@ struct FeedForwardWeights {
   LinearWeights down;
   std::vector<float> sub_norm;  // of what down reads, [down.cols], or empty
   Activation activation;
+  float gate_cutoff = LayerConfig().gate_cutoff;  // likewise of the layer
 
   bool is_there() const { return down.rows != 0; }
+};
+
+// What a layer does with several residual streams (model_streams.cc). A router tells of the first
+// one, by `n` = n_streams numbers, how to mix all of them.
+struct StreamWeights {
+  std::vector<float> router_norm;  // [d_model], times 1 / d_model
+  std::vector<float> router;       // [n, d_model]
+  std::vector<float> predict;      // [n * n, n], coefficients of each stream in each prediction
+  std::vector<float> correct;      // [n, n], of what the layer changed
+  std::vector<float> scale;        // [d_model], of the first as gates of layer embeddings read it
+};
+
+// The low-rank block beside attention.
+struct LaurelWeights {
+  LinearWeights down;  // [laurel_rank, d_model]
+  LinearWeights up;    // [d_model, laurel_rank]
+  NormWeights after;
 };
 
 // The experts of a layer. The rows and columns of `each` are those of one of them; its matrices
@@ -106,6 +124,7 @@ struct LatentWeights {
 };
 
 struct LayerWeights {
+  std::optional<StreamWeights> streams;       // where there are several
   std::optional<NormWeights> attention_norm;  // none: blocks read the stream as it is
   std::optional<RecurrentWeights> recurrent;
   // q, k and v have no rows where attention is of latents; q has twice the rows where it holds the
@@ -119,6 +138,7 @@ struct LayerWeights {
   LinearWeights attention_gate;                // [heads.out_width() or heads.n, d_model], or no row
   std::vector<float> attention_sub_norm;       // of what attention gives, [heads.out_width()]
   std::optional<NormWeights> attention_after;  // of what attention adds
+  std::optional<LaurelWeights> laurel;
   std::optional<NormWeights> ffn_norm;
   FeedForwardWeights ffn;  // dense, or the shared experts of a layer with experts
   std::optional<ExpertWeights> experts;
@@ -139,7 +159,11 @@ struct ModelWeights {
   int32_t layer_embedding = -1;
   LinearWeights layer_projection;
   std::vector<float> layer_projection_norm;
+  // [n_streams - 1] of [d_model, d_model]: what the other streams are made of, and their shares of
+  // what the output reads.
+  std::vector<LinearWeights> stream_inputs;
   std::vector<LayerWeights> layers;
+  std::vector<LinearWeights> stream_outputs;
   NormWeights output_norm;
   LinearWeights output;  // the embedding's own matrix where the file has no other
 };

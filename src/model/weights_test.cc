@@ -36,6 +36,19 @@ TinyModel Edited(std::function<void(std::vector<TinyModel::Tensor>&)> edit) {
   return model;
 }
 
+// The error of a model of which one tensor has other dimensions, or is missing where there are
+// none.
+std::string ErrorWith(TinyModel model, const std::string& name, const std::vector<int64_t>& dims) {
+  model.edit_tensors = [&, edit = model.edit_tensors](auto& tensors) {
+    edit(tensors);
+    if (dims.empty()) std::erase_if(tensors, [&](const auto& t) { return t.name == name; });
+    for (TinyModel::Tensor& tensor : tensors) {
+      if (tensor.name == name) tensor.dims = dims;
+    }
+  };
+  return ErrorOf(model);
+}
+
 TEST(DescribeModel, FindsEveryRole) {
   const auto model = Describe({});
   ASSERT_TRUE(model) << model.error().message;
@@ -200,16 +213,8 @@ TEST(DescribeModel, FindsWhatLatentAttentionIsMadeOf) {
 }
 
 TEST(DescribeModel, RefusesLatentsOfOtherShapes) {
-  const auto with = [](const std::string& name, std::vector<int64_t> dims) {
-    TinyModel model = TinyLatentModel(/*is_absorbed=*/true);
-    model.edit_tensors = [=, edit = model.edit_tensors](auto& tensors) {
-      edit(tensors);
-      if (dims.empty()) std::erase_if(tensors, [&](const auto& t) { return t.name == name; });
-      for (TinyModel::Tensor& tensor : tensors) {
-        if (tensor.name == name) tensor.dims = dims;
-      }
-    };
-    return ErrorOf(model);
+  const auto with = [](const std::string& name, const std::vector<int64_t>& dims) {
+    return ErrorWith(TinyLatentModel(/*is_absorbed=*/true), name, dims);
   };
   EXPECT_THAT(with("blk.1.attn_k_b.weight", {8, 16, 3}), HasSubstr("expected [8, 16, 4]"));
   EXPECT_THAT(with("blk.0.attn_v_b.weight", {16, 64}), HasSubstr("expected [16, 16, 4]"));
@@ -219,6 +224,47 @@ TEST(DescribeModel, RefusesLatentsOfOtherShapes) {
               AllOf(HasSubstr("'blk.1.attn_k_b.weight'"), HasSubstr("is missing")));
   // Without any the file is one of expanded keys, which states other sizes.
   EXPECT_THAT(with("blk.0.attn_k_b.weight", {}), HasSubstr("attention.key_length"));
+}
+
+TEST(DescribeModel, FindsWhatSeveralStreamsAreMixedBy) {
+  const auto model = Describe(TinyStreamsModel());
+  ASSERT_TRUE(model) << model.error().message;
+  const auto matrix = [&](const LinearWeights& weights) -> const WeightMatrix& {
+    return model->matrices[static_cast<size_t>(weights.matrix)];
+  };
+  const std::vector<LinearWeights>& inputs = model->weights.stream_inputs;
+  ASSERT_THAT(inputs, SizeIs(3));
+  EXPECT_EQ(matrix(inputs[2]).name, "altup_proj.weight");
+  EXPECT_EQ(matrix(inputs[2]).rows, 32);
+  EXPECT_EQ(matrix(inputs[2]).offset, matrix(inputs[1]).offset + 32 * 32 * sizeof(float));
+  // What only logits need comes after all layers.
+  const std::vector<LinearWeights>& outputs = model->weights.stream_outputs;
+  ASSERT_THAT(outputs, SizeIs(3));
+  EXPECT_GT(outputs[0].matrix, model->weights.layers[1].embedding_output.matrix);
+  EXPECT_LT(outputs[2].matrix, model->weights.output.matrix);
+  const LayerWeights& layer = model->weights.layers[1];
+  EXPECT_THAT(layer.streams->predict, SizeIs(4 * 4 * 4));
+  EXPECT_EQ(layer.laurel->down.rows, kTinyLaurel);
+  EXPECT_EQ(layer.embedding_gate.rows, kTinyLayerWidth);
+}
+
+TEST(DescribeModel, RefusesStreamsOfOtherShapes) {
+  const auto with = [](const std::string& name, const std::vector<int64_t>& dims) {
+    return ErrorWith(TinyStreamsModel(), name, dims);
+  };
+  EXPECT_THAT(with("altup_proj.weight", {32, 32, 2}), HasSubstr("expected [32, 32, 3]"));
+  EXPECT_THAT(with("altup_unembd_proj.weight", {32, 96}), HasSubstr("expected [32, 32, 3]"));
+  EXPECT_THAT(with("blk.1.altup_router.weight", {32, 3}), HasSubstr("expected [32, 4]"));
+  EXPECT_THAT(with("blk.1.altup_predict_coef.weight", {4, 4}), HasSubstr("expected [4, 16]"));
+  EXPECT_THAT(with("blk.1.laurel_l.weight", {32, 5}), HasSubstr("expected [32, 4]"));
+  EXPECT_THAT(with("blk.0.proj.weight", {5, 32}), HasSubstr("expected [6, 32]"));
+  for (const char* name :
+       {"altup_proj.weight", "altup_unembd_proj.weight", "blk.0.altup_correct_scale.weight",
+        "blk.0.altup_correct_coef.weight", "blk.1.altup_router_norm.weight",
+        "blk.0.laurel_l.weight", "blk.1.laurel_r.weight", "blk.1.laurel_post_norm.weight",
+        "per_layer_proj_norm.weight", "per_layer_token_embd.weight", "blk.1.attn_v.weight"}) {
+    EXPECT_THAT(with(name, {}), AllOf(HasSubstr(name), HasSubstr("is missing")));
+  }
 }
 
 TEST(DescribeModel, ReadsTheFrequencyFactors) {

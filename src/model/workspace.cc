@@ -23,7 +23,8 @@ int64_t MostOutWidth(const ModelConfig& c) {
 int64_t MaxColumns(const ModelConfig& c) {
   return std::max({c.d_model, c.widest_block(), c.experts.d_ff, MostOutWidth(c), c.recurrence.inner,
                    c.recurrence.rank, c.experts.width, c.latent.q_rank, c.latent.rank,
-                   c.latent.still_size(), c.indexer.key_size, c.layer_embedding});
+                   c.latent.still_size(), c.indexer.key_size, c.layer_embedding, c.laurel_rank,
+                   c.n_streams});
 }
 
 // The quantized copy of what latent attention multiplies, of n_heads heads.
@@ -132,7 +133,7 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
                 ActivationBytes(batch, c.recurrence.inner),
                 ActivationBytes(batch, c.recurrence.rank), ActivationBytes(batch, c.experts.width),
                 LatentActivationBytes(c.latent, latent_heads, batch),
-                ActivationBytes(batch, c.layer_embedding)});
+                ActivationBytes(batch, c.layer_embedding), ActivationBytes(batch, c.laurel_rank)});
   w.matmul_scratch_stride = AlignUp(MatMulScratchBytes(MaxColumns(c)));
   w.attention_scratch_stride = AlignUp(most([&](const HeadShape& heads) {
     const int64_t of_group = AttentionScratchBytes(heads.group(), heads.size, heads.v_size);
@@ -145,7 +146,7 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
         return heads.group() * AttentionStateFloats(heads.v_size);
       });
   Layout layout(block);
-  layout.Add(w.x, batch * c.d_model);
+  layout.Add(w.x, c.n_streams * batch * c.d_model);
   layout.Add(w.normed, batch * c.d_model);
   layout.Add(w.q, batch * most(&HeadShape::q_width));
   layout.Add(w.k, batch * most(&HeadShape::k_width));
@@ -163,8 +164,11 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
   layout.Add(w.layer_inputs, batch * c.n_layers * c.layer_embedding);
   layout.Add(w.layer_projected, batch * c.n_layers * c.layer_embedding);
   layout.Add(w.layer_gate, batch * c.layer_embedding);
-  const bool has_both = c.family->attention_layers == AttentionLayers::kAll;
-  layout.Add(w.beside, has_both && c.recurrence.taps != 0 ? batch * c.d_model : 0);
+  const bool recurs_beside =
+      c.family->attention_layers == AttentionLayers::kAll && c.recurrence.taps != 0;
+  layout.Add(w.beside, recurs_beside || c.laurel_rank != 0 ? batch * c.d_model : 0);
+  layout.Add(w.laurel, batch * c.laurel_rank);
+  layout.Add(w.predicted, c.n_streams > 1 ? batch * c.d_model : 0);
   layout.Add(w.cos_sin, std::ssize(c.ropes) * batch * c.most_rope_dim());
   layout.Add(w.attention_scratch, size.threads * static_cast<int64_t>(w.attention_scratch_stride));
   layout.Add(w.attention_states, MostSplitHeads(size.threads) * w.attention_states_stride);

@@ -35,18 +35,20 @@ inline constexpr int64_t kSparseHeads = 16;
 
 // Sizes of a layer (HeadShape) are those of the largest; each layer uses as much as it has.
 struct Workspace {
-  float* x = nullptr;               // [batch, d_model], the residual stream
-  float* normed = nullptr;          // [batch, d_model]
-  float* q = nullptr;               // [batch, q_width]
-  float* k = nullptr;               // [batch, k_width]
-  float* v = nullptr;               // [batch, v_width]
-  float* attended = nullptr;        // [batch, out_width]
-  float* attention_gate = nullptr;  // [batch, out_width or heads], of families that gate it
-  float* gate = nullptr;            // [batch, widest_block]
-  float* up = nullptr;              // [batch, widest_block], of gated families
-  float* projected = nullptr;       // [batch, d_model], what a block adds to the stream
-  float* beside = nullptr;          // [batch, d_model], of attention beside a recurrent block
-  float* cos_sin = nullptr;         // [ropes, batch, most_rope_dim]
+  float* x = nullptr;                      // [streams, batch, d_model], residual streams
+  float* normed = nullptr;                 // [batch, d_model]
+  float* q = nullptr;                      // [batch, q_width]
+  float* k = nullptr;                      // [batch, k_width]
+  float* v = nullptr;                      // [batch, v_width]
+  float* attended = nullptr;               // [batch, out_width]
+  float* attention_gate = nullptr;         // [batch, out_width or heads], of families that gate it
+  float* gate = nullptr;                   // [batch, widest_block]
+  float* up = nullptr;                     // [batch, widest_block], of gated families
+  float* projected = nullptr;              // [batch, d_model], what a block adds to the stream
+  float* beside = nullptr;                 // [batch, d_model], of a block beside another
+  float* laurel = nullptr;                 // [batch, laurel_rank]
+  float* predicted = nullptr;              // [batch, d_model], of the first of several streams
+  float* cos_sin = nullptr;                // [ropes, batch, most_rope_dim]
   std::byte* attention_scratch = nullptr;  // [threads, attention_scratch_stride]
   float* attention_states = nullptr;       // [MostSplitHeads(threads)] of [spans, group] of states
   std::byte* quantized = nullptr;          // activations of the batch as int8

@@ -176,4 +176,44 @@ inline TinyModel TinyLatentModel(bool is_absorbed, std::map<std::string, uint32_
   return model;
 }
 
+// Sizes of TinyStreamsModel: the rank of the low-rank block, and what a layer has of a token.
+inline constexpr int64_t kTinyLaurel = 4;
+inline constexpr int64_t kTinyLayerWidth = 6;
+
+// A model of four residual streams, which states none of its sizes.
+inline TinyModel TinyStreamsModel(uint32_t n_layers = 2) {
+  TinyModel model;
+  model.architecture = "gemma3n";
+  model.n_layers = n_layers;
+  model.edit_tensors = [=](std::vector<TinyModel::Tensor>& tensors) {
+    const int64_t d = TinyModel().d_model;
+    const int64_t head = d / TinyModel().n_heads;
+    const int64_t width = n_layers * kTinyLayerWidth;
+    tensors.push_back({"altup_proj.weight", {d, d, 3}});
+    tensors.push_back({"altup_unembd_proj.weight", {d, d, 3}});
+    tensors.push_back({"per_layer_token_embd.weight", {width, TinyModel::kVocabulary}});
+    tensors.push_back({"per_layer_model_proj.weight", {d, width}});
+    tensors.push_back({"per_layer_proj_norm.weight", {kTinyLayerWidth}});
+    for (uint32_t i = 0; i < n_layers; ++i) {
+      const auto add = [&](const std::string& part, const std::vector<int64_t>& dims) {
+        tensors.push_back({"blk." + std::to_string(i) + "." + part + ".weight", dims});
+      };
+      for (const char* norm : {"post_attention_norm", "post_ffw_norm", "post_norm",
+                               "laurel_post_norm", "altup_router_norm", "altup_correct_scale"}) {
+        add(norm, {d});
+      }
+      add("attn_q_norm", {head});
+      add("attn_k_norm", {head});
+      add("inp_gate", {d, kTinyLayerWidth});
+      add("proj", {kTinyLayerWidth, d});
+      add("laurel_l", {d, kTinyLaurel});
+      add("laurel_r", {kTinyLaurel, d});
+      add("altup_router", {d, 4});
+      add("altup_predict_coef", {4, 16});
+      add("altup_correct_coef", {4, 4});
+    }
+  };
+  return model;
+}
+
 }  // namespace thaw
