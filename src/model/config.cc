@@ -555,8 +555,8 @@ Result<Gating> ReadGating(const GgufFile& file, const MetadataReader& metadata, 
 // has a router for them.
 Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadata,
                              ModelConfig& config) {
-  // Layers without attention are recurrent blocks alone.
-  if (config.family->attention_layers == AttentionLayers::kNone) return {};
+  const Family& family = *config.family;
+  if (family.attention_layers == AttentionLayers::kNone && family.is_one_block) return {};
   const auto part = [](int64_t layer, std::string_view name) {
     return fmt::format("blk.{}.{}.weight", layer, name);
   };
@@ -568,16 +568,16 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
     config.layers[static_cast<size_t>(i)].has_experts = has;
     if (has && with_experts < 0) with_experts = i;
   }
-  if (config.family->keeps_dense_block && with_experts >= 0) {
+  if (family.keeps_dense_block && with_experts >= 0) {
     THAW_ASSIGN(config.experts.shared_d_ff, metadata.Size("feed_forward_length", kMaxWidth));
   }
   if (std::ranges::any_of(config.layers, is_dense)) {
-    const bool may_have_none = config.family->recurrence != Recurrence::kNone;
+    const bool may_have_none = family.recurrence != Recurrence::kNone;
     THAW_ASSIGN(const std::vector<int64_t> d_ff,
                 metadata.OfLayers("feed_forward_length", config, may_have_none ? 0 : 1, kMaxWidth));
     for (size_t i = 0; i < d_ff.size(); ++i) {
       LayerConfig& layer = config.layers[i];
-      const bool is_other_block = config.family->is_one_block && layer.heads.n != 0;
+      const bool is_other_block = family.is_one_block && layer.heads.n != 0;
       if (is_dense(layer) && !is_other_block) layer.d_ff = d_ff[i];
     }
   }
@@ -587,7 +587,7 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
   THAW_ASSIGN(experts.n, metadata.Size("expert_count", kMaxExperts));
   THAW_ASSIGN(experts.n_used, metadata.Size("expert_used_count", static_cast<uint64_t>(experts.n)));
   const int64_t joined = RowsOf(file, part(with_experts, "ffn_gate_up_exps"));
-  experts.joins_gate_up = config.family->is_gated && joined != 0;
+  experts.joins_gate_up = family.is_gated && joined != 0;
   const int64_t in_tensor =
       experts.joins_gate_up ? joined / 2 : RowsOf(file, part(with_experts, "ffn_up_exps"));
   THAW_ASSIGN(experts.d_ff,
@@ -596,9 +596,9 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
     return Fail(ErrorCode::kCorrupt, "{}: tensor '{}' is missing", file.path(),
                 part(with_experts, "ffn_up_exps"));
   }
-  THAW_ASSIGN(experts.gating, ReadGating(file, metadata, config.family->gating));
-  THAW_ASSIGN(experts.renormalizes, file.GetBoolOr(metadata.Key("expert_weights_norm"),
-                                                   config.family->renormalizes_experts));
+  THAW_ASSIGN(experts.gating, ReadGating(file, metadata, family.gating));
+  THAW_ASSIGN(experts.renormalizes,
+              file.GetBoolOr(metadata.Key("expert_weights_norm"), family.renormalizes_experts));
   THAW_ASSIGN(experts.weight_scale, metadata.PositiveOrNone("expert_weights_scale", 1));
   if (experts.weight_scale == 0) experts.weight_scale = 1;
   THAW_ASSIGN(experts.n_groups, metadata.SizeOrNone("expert_group_count", kMaxExperts, 1));
@@ -619,7 +619,7 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
   const int64_t shared = n_shared == 0
                              ? RowsOf(file, part(with_experts, "ffn_up_shexp"))
                              : static_cast<int64_t>(std::min(n_shared, kMaxExperts)) * experts.d_ff;
-  if (config.family->keeps_dense_block) return {};
+  if (family.keeps_dense_block) return {};
   THAW_ASSIGN(experts.shared_d_ff,
               metadata.SizeOrNone("expert_shared_feed_forward_length", kMaxWidth, shared));
   return {};

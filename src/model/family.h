@@ -141,6 +141,8 @@ struct Family {
   bool states_nonlinearity = false;  // where hidden_activation states another
   bool is_gated = true;              // the hidden layer is f(gate) * up, not f(up)
   bool joins_gate_up = false;        // ffn_up holds the rows of gate and then those of up
+  std::string_view ffn_up = "ffn_up";
+  std::string_view ffn_down = "ffn_down";
 
   // Of layers with experts; which they are says the file (blk.N.ffn_gate_inp.weight).
   Gating gating = Gating::kSoftmax;   // where the file states none

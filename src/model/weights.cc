@@ -484,15 +484,15 @@ class LayerDescriber {
     ffn.activation = of_layer_.activation;
     ffn.gate_cutoff = of_layer_.gate_cutoff;
     if (!family_.is_gated) {
-      THAW_ASSIGN(ffn.gate, find_.Linear(name("ffn_up"), d_ff, d, bias));
+      THAW_ASSIGN(ffn.gate, find_.Linear(name(family_.ffn_up), d_ff, d, bias));
     } else if (family_.joins_gate_up) {
-      THAW_TRY(find_.Joined(name("ffn_up"), d, bias, {{&ffn.gate, d_ff}, {&ffn.up, d_ff}}));
+      THAW_TRY(find_.Joined(name(family_.ffn_up), d, bias, {{&ffn.gate, d_ff}, {&ffn.up, d_ff}}));
     } else {
       THAW_ASSIGN(ffn.gate, find_.Linear(name("ffn_gate"), d_ff, d, bias));
-      THAW_ASSIGN(ffn.up, find_.Linear(name("ffn_up"), d_ff, d, bias));
+      THAW_ASSIGN(ffn.up, find_.Linear(name(family_.ffn_up), d_ff, d, bias));
     }
     THAW_ASSIGN(ffn.sub_norm, SubNorm("ffn_sub_norm", d_ff));
-    THAW_ASSIGN(ffn.down, find_.Linear(name("ffn_down"), d, d_ff, bias));
+    THAW_ASSIGN(ffn.down, find_.Linear(name(family_.ffn_down), d, d_ff, bias));
     return ffn;
   }
 
