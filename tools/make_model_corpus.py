@@ -71,6 +71,15 @@ DELTA = {"attn_qkv.weight": (D, CHANNELS), "attn_gate.weight": (D, 6),
          "ssm_conv1d.weight": (3, CHANNELS), "ssm_dt.bias": (2,), "ssm_a": (2,),
          "ssm_alpha.weight": (D, 2), "ssm_beta.weight": (D, 2), "ssm_norm.weight": (3,),
          "ssm_out.weight": (6, D)}
+MIX_RANK = 3  # of the parts that time mixing makes of low rank
+TIME_MIX = {f"{norm}.{part}": (D,) for norm in ("attn_norm", "attn_norm_2", "time_mix_ln")
+            for part in ("weight", "bias")} | {
+    f"time_mix_{mixed}.weight": (D, D) for mixed in ("receptance", "key", "value", "output")} | {
+    f"time_mix_{part}1.weight": (D, MIX_RANK) for part in "wavg"} | {
+    f"time_mix_{part}2.weight": (MIX_RANK, D) for part in "wavg"} | {
+    f"time_mix_{numbers}.weight": (D,) for numbers in ("w0", "a0", "v0", "k_k", "k_a", "r_k")} | {
+    "time_mix_lerp_fused.weight": (D, 1, 1, 6), "channel_mix_lerp_k.weight": (D, 1, 1),
+    "channel_mix_key.weight": (D, FF), "channel_mix_value.weight": (FF, D)}
 STATES = {"ssm.conv_kernel": 3, "ssm.inner_size": 6, "ssm.state_size": 2}
 HEADS_OF_STATES = STATES | {"ssm.time_step_rank": 2, "ssm.group_count": 1}
 WINDOW = {"attention.sliding_window": 5}
@@ -156,8 +165,13 @@ MODELS = {
                   "embedding_length_per_layer_input": LAYER_WIDTH, "expert_count": EXPERT_COUNT,
                   "expert_used_count": 2}),
     "mistral3": (1, NORMS | HEADS_APART | GATED, {}, {"attention.temperature_scale": 0.1}),
+    "rwkv7": (2, TIME_MIX, {f"{norm}.{part}": (D,) for norm in ("output_norm", "token_embd_norm")
+                            for part in ("weight", "bias")},
+              {"wkv.head_size": 4, "token_shift_count": 2} | {
+                  f"attention.{part}_lora_rank": MIX_RANK
+                  for part in ("decay", "iclr", "value_residual_mix", "gate")}),
 }
-LAYER_NORMED = {"bloom", "cohere2", "gptneox", "gpt2"}
+LAYER_NORMED = {"bloom", "cohere2", "gptneox", "gpt2", "rwkv7"}
 
 
 def string(text):

@@ -126,7 +126,7 @@ TEST_P(EngineOn, NoKindOfFamilyDependsOnChunksOrThreads) {
   // slopes, norms within blocks, scales of matrices, heads and ropes that differ from layer to
   // layer; experts of all kinds of routers, biases, shared blocks, sinks, gates of attention;
   // recurrent layers of all kinds; latents, absorbed and expanded, and keys that are chosen;
-  // embeddings of layers, shared keys and values; several streams.
+  // embeddings of layers, shared keys and values; several streams; token shifts.
   for (const char* name : {"gemma2",       "gemma3",
                            "gemma3n",      "cohere2",
                            "phi2",         "gpt2",
@@ -142,7 +142,7 @@ TEST_P(EngineOn, NoKindOfFamilyDependsOnChunksOrThreads) {
                            "step35",       "deepseek2-mha",
                            "deepseek3",    "deepseek32",
                            "glm-dsa",      "gemma4-e2b",
-                           "gemma4-moe"}) {
+                           "gemma4-moe",   "rwkv7"}) {
     const std::string path = (ConformanceDir() / "models" / name).string() + ".gguf";
     std::vector<float> first;
     for (const auto& [threads, chunk] : {std::pair(1, 1), {2, 3}, {3, 70}, {2, 300}}) {

@@ -625,6 +625,34 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
   return {};
 }
 
+// The heads and ranks of time mixing, whose two blocks have a token shift each.
+Result<void> ReadTimeMix(const GgufFile& file, const MetadataReader& metadata,
+                         ModelConfig& config) {
+  constexpr std::string_view kHeadSize = "wkv.head_size";
+  constexpr std::string_view kShifts = "token_shift_count";
+  constexpr uint64_t kShiftsOfLayer = 2;
+  RecurrenceConfig& of = config.recurrence;
+  THAW_ASSIGN(of.keys, metadata.Size(kHeadSize, kMaxStateKeys));
+  if (config.d_model % of.keys != 0) {
+    return Fail(ErrorCode::kCorrupt, "{}: field '{}' is {}, expected a divisor of the width {}",
+                file.path(), metadata.Key(kHeadSize), of.keys, config.d_model);
+  }
+  THAW_ASSIGN(const uint64_t shifts, file.GetUintOr(metadata.Key(kShifts), kShiftsOfLayer));
+  if (shifts != kShiftsOfLayer) {
+    return Fail(ErrorCode::kUnsupported, "{}: field '{}' is {}; supported is: {}", file.path(),
+                metadata.Key(kShifts), shifts, kShiftsOfLayer);
+  }
+  of.taps = 2;
+  of.inner = config.d_model;
+  of.heads = of.groups = config.d_model / of.keys;
+  of.convolved = static_cast<int64_t>(kShiftsOfLayer) * config.d_model;
+  THAW_ASSIGN(of.ranks.decay, metadata.Size("attention.decay_lora_rank", kMaxWidth));
+  THAW_ASSIGN(of.ranks.rate, metadata.Size("attention.iclr_lora_rank", kMaxWidth));
+  THAW_ASSIGN(of.ranks.value, metadata.Size("attention.value_residual_mix_lora_rank", kMaxWidth));
+  THAW_ASSIGN(of.ranks.gate, metadata.Size("attention.gate_lora_rank", kMaxWidth));
+  return {};
+}
+
 // Which layers recur, and the shape of what they remember.
 Result<void> ReadRecurrence(const GgufFile& file, const MetadataReader& metadata,
                             ModelConfig& config) {
@@ -635,6 +663,7 @@ Result<void> ReadRecurrence(const GgufFile& file, const MetadataReader& metadata
     const bool is_other_block = layer.heads.n != 0 || (family.is_one_block && layer.has_block());
     layer.recurs = family.attention_layers == AttentionLayers::kAll || !is_other_block;
   }
+  if (kind == Recurrence::kTimeMix) return ReadTimeMix(file, metadata, config);
   RecurrenceConfig& of = config.recurrence;
   if (kind == Recurrence::kShortConvolution) {
     THAW_ASSIGN(of.taps, metadata.Size("shortconv.l_cache", kMaxTaps));

@@ -675,6 +675,38 @@ TEST(ModelConfig, RefusesIndexersThatContradictThemselves) {
               HasSubstr("'blk.0.attn_k_b.weight' is missing"));
 }
 
+TEST(ModelConfig, ReadsTimeMixing) {
+  const auto config = Read(TinyTimeMixModel({{"attention.gate_lora_rank", 5}}));
+  ASSERT_TRUE(config) << config.error().message;
+  const RecurrenceConfig& of = config->recurrence;
+  EXPECT_EQ(of.heads, 4);
+  EXPECT_EQ(of.keys, kTinyMixHead);
+  EXPECT_EQ(of.values(), kTinyMixHead);
+  EXPECT_EQ(of.window_floats(), 2 * config->d_model) << "a token shift for each block";
+  EXPECT_EQ(of.ranks.most(), 5);
+  EXPECT_EQ(of.ranks.sum(), 3 * kTinyMixRank + 5);
+  for (const LayerConfig& layer : config->layers) {
+    EXPECT_TRUE(layer.recurs);
+    EXPECT_EQ(layer.heads.n, 0);
+    EXPECT_EQ(layer.d_ff, TinyModel().d_ff);
+  }
+}
+
+TEST(ModelConfig, RefusesTimeMixingThatContradictsItself) {
+  const auto error_with = [](const char* key, uint32_t value) {
+    return ErrorOf(TinyTimeMixModel({{key, value}}));
+  };
+  for (const char* key : {"wkv.head_size", "attention.decay_lora_rank", "attention.iclr_lora_rank",
+                          "attention.value_residual_mix_lora_rank", "attention.gate_lora_rank"}) {
+    EXPECT_THAT(error_with(key, 0), AllOf(HasSubstr(key), HasSubstr("config_test.gguf")));
+    EXPECT_THAT(error_with(key, 1U << 31), HasSubstr("expected 1 to"));
+  }
+  EXPECT_THAT(error_with("wkv.head_size", 5),
+              HasSubstr("is 5, expected a divisor of the width 32"));
+  EXPECT_THAT(error_with("token_shift_count", 1), HasSubstr("is 1; supported is: 2"));
+  EXPECT_EQ(error_with("token_shift_count", 0), "no error") << "the field may be missing";
+}
+
 TEST(ModelConfig, LeavesOutLayersThatPredictFurtherTokens) {
   TinyModel model;
   model.add_fields = [](GgufWriter& writer) {

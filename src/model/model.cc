@@ -65,6 +65,13 @@ size_t MostTilesAtOnce(const ModelWeights& weights, const TileMap& map, int64_t 
                        tiles({&latent->q_absorbed}), tiles({&latent->v})});
     }
     count_block(layer.ffn);
+    if (layer.time_mix) {
+      const TimeMixWeights& w = *layer.time_mix;
+      most = std::max(
+          {most,
+           tiles({&w.q, &w.k, &w.v, &w.decay.down, &w.rate.down, &w.value.down, &w.gate.down}),
+           tiles({&w.decay.up, &w.rate.up, &w.value.up, &w.gate.up}), tiles({&w.output})});
+    }
     if (layer.recurrent) {
       const RecurrentWeights& w = *layer.recurrent;
       most = std::max({most, tiles({&w.mixed, &w.gate, &w.factors, &w.steps}), tiles({&w.rates}),
@@ -266,7 +273,11 @@ Result<void> Model::RunLayer(int64_t index, std::span<const BatchToken> batch) {
   if (layer.streams) PredictStreams(*layer.streams, n_tokens);
   const LayerConfig& has = config_.layers[static_cast<size_t>(index)];
   const bool attends = has.heads.n != 0;
-  if (has.recurs) THAW_TRY(RunRecurrence(index, batch));
+  if (layer.time_mix) {
+    THAW_TRY(RunTimeMix(index, batch));
+  } else if (has.recurs) {
+    THAW_TRY(RunRecurrence(index, batch));
+  }
   if (attends) THAW_TRY(RunAttention(index, batch, has.recurs ? work_.beside : work_.projected));
   if (has.recurs && attends) {
     ForEachToken(n_tokens, [&](int64_t i) {
@@ -275,7 +286,7 @@ Result<void> Model::RunLayer(int64_t index, std::span<const BatchToken> batch) {
     });
   }
   if (layer.laurel) THAW_TRY(AddWithLaurel(layer, n_tokens));
-  THAW_TRY(RunFeedForward(layer, n_tokens, (has.recurs || attends) && !layer.laurel));
+  THAW_TRY(RunFeedForward(index, batch, (has.recurs || attends) && !layer.laurel));
   if (layer.streams) CorrectStreams(*layer.streams, n_tokens);
   if (layer.embedding_gate.rows != 0) THAW_TRY(AddLayerEmbedding(index, n_tokens));
   if (layer.output_scale != 1) {
@@ -287,8 +298,11 @@ Result<void> Model::RunLayer(int64_t index, std::span<const BatchToken> batch) {
   return {};
 }
 
-Result<void> Model::RunFeedForward(const LayerWeights& layer, int64_t n_tokens, bool has_mixed) {
+Result<void> Model::RunFeedForward(int64_t index, std::span<const BatchToken> batch,
+                                   bool has_mixed) {
   const ModelConfig& c = config_;
+  const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
+  const auto n_tokens = static_cast<int64_t>(batch.size());
   const auto add_mixed = [&](int64_t i) {
     if (has_mixed) AddToStream(layer.attention_output.bias, layer.attention_after, i);
   };
@@ -296,13 +310,15 @@ Result<void> Model::RunFeedForward(const LayerWeights& layer, int64_t n_tokens, 
     ForEachToken(n_tokens, add_mixed);
     return {};
   }
-  const Activations normed = ViewActivations(work_.normed, n_tokens, c.d_model, work_.quantized);
+  const bool shifts = !layer.ffn_shares.empty();
+  Activations normed = ViewActivations(work_.normed, n_tokens, c.d_model, work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) {
     if (c.is_parallel) ReadStream(layer.ffn_norm, i);
     add_mixed(i);
     if (!c.is_parallel) ReadStream(layer.ffn_norm, i);
-    kernels_.quantize_activations(normed, i, i + 1);
+    if (!shifts) kernels_.quantize_activations(normed, i, i + 1);
   });
+  if (shifts) Shift(index, batch, Shifted::kFeedForward, layer.ffn_shares, {&normed, 1});
   if (layer.experts && layer.experts->before) {
     THAW_TRY(RunExpertsBeside(layer, normed));
   } else {

@@ -145,7 +145,7 @@ class Model {
   // model_attention.cc. Of the stream to `out` [batch, d_model], without the last bias.
   Result<void> RunAttention(int64_t index, std::span<const BatchToken> batch, float* out);
   // Adds what the mixing gave where there was one, then what the feed-forward block gives.
-  Result<void> RunFeedForward(const LayerWeights& layer, int64_t n_tokens, bool has_mixed);
+  Result<void> RunFeedForward(int64_t index, std::span<const BatchToken> batch, bool has_mixed);
 
   // model_recurrent.cc. The recurrent block of a layer: of the stream to work_.projected.
   Result<void> RunRecurrence(int64_t index, std::span<const BatchToken> batch);
@@ -162,6 +162,26 @@ class Model {
   void StepStates(
       int64_t index, std::span<const BatchToken> batch, int64_t parts,
       FunctionRef<int64_t(int64_t i, int64_t part, float* scratch, StateStep& step)> prepare);
+
+  // model_time_mix.cc. As RunRecurrence, of a layer with time mixing.
+  Result<void> RunTimeMix(int64_t index, std::span<const BatchToken> batch);
+  // The row of a token in work_.shifted, whose inputs are [n_tokens, d_model].
+  float* ShiftedRow(ShiftedInput input, int64_t n_tokens, int64_t i);
+  // Products of `inputs` [kShiftedInputs]: to work_.mixed_q, mixed_k and mixed_v, and those of low
+  // rank, before their biases, to the place of the input that they read.
+  Result<void> ProjectTimeMix(const TimeMixWeights& w, std::span<const Activations> inputs);
+  // What the step of a token takes: its key and value, and in work_.shifted the factors of fading
+  // (kDecay), the probe (kKey) and the correction (kRate).
+  void PrepareTimeMix(const TimeMixWeights& w, int64_t n_tokens, int64_t i);
+  // What the step gave a token (kQuery in work_.shifted): normed, with its own value, gated.
+  void FinishTimeMix(const TimeMixWeights& w, int64_t n_tokens, int64_t i);
+  // The blocks of a layer that have a token shift, in the order in which its state holds them.
+  enum class Shifted { kTimeMix, kFeedForward };
+  // Mixes what a block reads (work_.normed) with what it read of the token before, once for each of
+  // `inputs`, whose rows of `shares` [inputs, d_model] say how; quantizes them, and keeps the last
+  // token of each sequence.
+  void Shift(int64_t index, std::span<const BatchToken> batch, Shifted block,
+             std::span<const float> shares, std::span<Activations> inputs);
   // The block that all tokens go through: from `normed` to work_.projected, without the last bias.
   Result<void> RunBlock(const FeedForwardWeights& ffn, const Activations& normed);
   // Takes note that gate or up has got rows [begin, end), and activates those that both have.

@@ -50,6 +50,7 @@ Result<void> Model::RunRecurrence(int64_t index, std::span<const BatchToken> bat
   Convolve(index, batch);
   switch (kind) {
     case Recurrence::kNone:
+    case Recurrence::kTimeMix:
       break;
     case Recurrence::kShortConvolution:
       ForEachToken(n_tokens, [&](int64_t i) {

@@ -91,24 +91,27 @@ class ModelOn : public ::testing::TestWithParam<const KernelTable*> {
 };
 
 TEST_P(ModelOn, SequencesInOneBatchDoNotDisturbEachOther) {
-  const Fixture f(*GetParam());
-  std::vector<float> alone;
-  for (const int32_t start : {10, 90}) {
-    KvCache kv = f.NewKv();
+  for (const TinyModel& tiny : {TinyModel(), TinyTimeMixModel()}) {
+    const Fixture f(*GetParam(), tiny);
+    std::vector<float> alone;
+    for (const int32_t start : {10, 90}) {
+      KvCache kv = f.NewKv();
+      std::vector<BatchToken> batch;
+      for (int32_t i = 0; i < 5; ++i) batch.push_back(At(kv, i, start + i));
+      const std::vector<float> logits = f.Run(batch);
+      alone.insert(alone.end(), logits.begin(), logits.end());
+    }
+    KvCache first = f.NewKv();
+    KvCache second = f.NewKv();
     std::vector<BatchToken> batch;
-    for (int32_t i = 0; i < 5; ++i) batch.push_back(At(kv, i, start + i));
-    const std::vector<float> logits = f.Run(batch);
-    alone.insert(alone.end(), logits.begin(), logits.end());
+    for (int32_t i = 0; i < 5; ++i) batch.push_back(At(first, i, 10 + i));
+    for (int32_t i = 0; i < 5; ++i) batch.push_back(At(second, i, 90 + i));
+    const std::vector<float> together = f.Run(batch);
+    EXPECT_EQ(std::memcmp(together.data(), alone.data(), alone.size() * sizeof(float)), 0)
+        << tiny.architecture;
+    EXPECT_EQ(first.length(), 5);
+    EXPECT_EQ(second.length(), 5);
   }
-  KvCache first = f.NewKv();
-  KvCache second = f.NewKv();
-  std::vector<BatchToken> batch;
-  for (int32_t i = 0; i < 5; ++i) batch.push_back(At(first, i, 10 + i));
-  for (int32_t i = 0; i < 5; ++i) batch.push_back(At(second, i, 90 + i));
-  const std::vector<float> together = f.Run(batch);
-  EXPECT_EQ(std::memcmp(together.data(), alone.data(), alone.size() * sizeof(float)), 0);
-  EXPECT_EQ(first.length(), 5);
-  EXPECT_EQ(second.length(), 5);
 }
 
 TEST_P(ModelOn, GoingBackAndOnAgainGivesTheSameBits) {
@@ -130,7 +133,8 @@ bool SameBits(std::span<const float> a, std::span<const float> b) {
 
 TEST_P(ModelOn, RecurrentLayersGoBackAndOnAgainWithTheSameBits) {
   if (ConformanceDir().empty()) GTEST_SKIP() << "SKIP: the conformance folder is absent";
-  for (const char* name : {"falcon-mamba", "lfm2moe", "falcon-h1", "qwen35", "granitehybrid"}) {
+  for (const char* name :
+       {"falcon-mamba", "lfm2moe", "falcon-h1", "qwen35", "granitehybrid", "rwkv7"}) {
     const std::string path = (ConformanceDir() / "models" / name).string() + ".gguf";
     const Fixture f(*GetParam(), path);
     const auto n_vocab = static_cast<size_t>(f.model->config().n_vocab);
@@ -259,22 +263,26 @@ TEST_P(ModelOn, StreamsOfZerosStayZeros) {
 
 TEST_P(ModelOn, APassThatBreaksOffLeavesTheStatesAsTheyWere) {
   if (ConformanceDir().empty()) GTEST_SKIP() << "SKIP: the conformance folder is absent";
-  const std::string path = (ConformanceDir() / "models" / "qwen35.gguf").string();
-  // Every pass reads all weights again.
-  const Fixture f(*GetParam(), path, {.policy = &OffPolicy()});
-  KvCache kv = f.NewKv();
-  const std::vector<BatchToken> tokens = {At(kv, 0, 5), At(kv, 1, 6), At(kv, 2, 7)};
-  const std::vector<float> whole = f.Run(tokens);
-  kv.GoBack(0);
-  f.Run(std::span(tokens).first(2));
-  // The last layer's weights cannot be read: those before it have written their states.
-  const auto last = std::ranges::find(f.matrices, "blk.3.attn_q.weight", &WeightMatrix::name);
-  f.faulty->SetFaults({.broken_byte = last->offset});
-  std::vector<float> logits(static_cast<size_t>(f.model->config().n_vocab));
-  EXPECT_FALSE(f.model->Forward(std::span(tokens).last(1), logits, nullptr));
-  EXPECT_EQ(kv.length(), 2);
-  f.faulty->SetFaults({});
-  EXPECT_TRUE(SameBits(f.Run(std::span(tokens).last(1)), std::span(whole).last(logits.size())));
+  // A matrix of the last layer: those before it have written their states by then.
+  for (const auto& [name, matrix] :
+       {std::pair("qwen35", "blk.3.attn_q.weight"), {"rwkv7", "blk.1.channel_mix_value.weight"}}) {
+    const std::string path = (ConformanceDir() / "models" / name).string() + ".gguf";
+    // Every pass reads all weights again.
+    const Fixture f(*GetParam(), path, {.policy = &OffPolicy()});
+    KvCache kv = f.NewKv();
+    const std::vector<BatchToken> tokens = {At(kv, 0, 5), At(kv, 1, 6), At(kv, 2, 7)};
+    const std::vector<float> whole = f.Run(tokens);
+    kv.GoBack(0);
+    f.Run(std::span(tokens).first(2));
+    const auto last = std::ranges::find(f.matrices, matrix, &WeightMatrix::name);
+    f.faulty->SetFaults({.broken_byte = last->offset});
+    std::vector<float> logits(static_cast<size_t>(f.model->config().n_vocab));
+    EXPECT_FALSE(f.model->Forward(std::span(tokens).last(1), logits, nullptr)) << name;
+    EXPECT_EQ(kv.length(), 2) << name;
+    f.faulty->SetFaults({});
+    EXPECT_TRUE(SameBits(f.Run(std::span(tokens).last(1)), std::span(whole).last(logits.size())))
+        << name;
+  }
 }
 
 TEST_P(ModelOn, ACancelledPassLeavesTheKvCacheAsLongAsItWas) {

@@ -1,5 +1,5 @@
 // What the recurrent layers of one sequence remember: for each, the latest inputs of its
-// convolution and the states of its heads.
+// convolution or of its token shifts, and the states of its heads.
 //
 // Unlike keys and values, a state cannot go back: it holds the sum of all positions. So a pass
 // writes a copy of its own, which counts when the pass is done, and the state before the last pass

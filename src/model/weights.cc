@@ -275,7 +275,9 @@ class LayerDescriber {
           family_.has_second_attention_norm && find_.Has(Name("attn_norm_2.weight"));
       THAW_ASSIGN(layer.attention_norm, Norm(has_second ? "attn_norm_2" : "attn_norm"));
     }
-    if (of_layer_.recurs) {
+    if (of_layer_.recurs && family_.recurrence == Recurrence::kTimeMix) {
+      THAW_ASSIGN(layer.time_mix, DescribeTimeMix());
+    } else if (of_layer_.recurs) {
       THAW_ASSIGN(layer.recurrent, DescribeRecurrence());
     }
     if (heads_.n != 0) {
@@ -452,6 +454,10 @@ class LayerDescriber {
       const bool has_own = !config_.is_parallel || find_.Has(Name(fmt::format("{}.weight", own)));
       THAW_ASSIGN(layer.ffn_norm, Norm(has_own ? own : "attn_norm"));
     }
+    if (family_.recurrence == Recurrence::kTimeMix) {
+      THAW_ASSIGN(layer.ffn_shares,
+                  find_.Vector(Name("channel_mix_lerp_k.weight"), config_.d_model, kRequired));
+    }
     if (of_layer_.has_experts) {
       THAW_TRY(DescribeExperts(layer));
     } else {
@@ -626,6 +632,51 @@ class LayerDescriber {
     w.key_norm.assign(static_cast<size_t>(of.keys), 1 / root);
     w.query_norm.assign(static_cast<size_t>(of.keys), 1 / static_cast<float>(of.keys));
     return {};
+  }
+
+  // In the order in which a pass visits them.
+  Result<TimeMixWeights> DescribeTimeMix() {
+    const int64_t d = config_.d_model;
+    const RecurrenceConfig& of = config_.recurrence;
+    TimeMixWeights w;
+    THAW_ASSIGN(w.shares, find_.Floats(Name("time_mix_lerp_fused.weight"),
+                                       {d, 1, 1, kShiftedInputs}, kRequired));
+    THAW_ASSIGN(w.q, find_.Linear(Name("time_mix_receptance"), d, d, kAbsent));
+    THAW_ASSIGN(w.k, find_.Linear(Name("time_mix_key"), d, d, kAbsent));
+    THAW_ASSIGN(w.v, find_.Linear(Name("time_mix_value"), d, d, kAbsent));
+    struct Part {
+      char letter;
+      LowRankWeights* weights;
+      int64_t rank;
+      Presence bias;
+    };
+    std::vector<Part> parts = {{'w', &w.decay, of.ranks.decay, kRequired},
+                               {'a', &w.rate, of.ranks.rate, kRequired},
+                               {'v', &w.value, of.ranks.value, kRequired},
+                               {'g', &w.gate, of.ranks.gate, kAbsent}};
+    const auto name = [&](char letter, int which) {
+      return Name(fmt::format("time_mix_{}{}", letter, which));
+    };
+    if (index_ == 0) {  // its values are those that the others take a share of
+      for (const int which : {0, 1, 2}) find_.Ignore(name('v', which) + ".weight");
+      std::erase_if(parts, [](const Part& part) { return part.letter == 'v'; });
+    }
+    for (const Part& part : parts) {
+      THAW_ASSIGN(part.weights->down, find_.Linear(name(part.letter, 1), part.rank, d, kAbsent));
+    }
+    for (const Part& part : parts) {
+      LinearWeights& up = part.weights->up;
+      THAW_ASSIGN(up, find_.Linear(name(part.letter, 2), d, part.rank, kAbsent));
+      THAW_ASSIGN(up.bias, find_.Vector(name(part.letter, 0) + ".weight", d, part.bias));
+    }
+    THAW_ASSIGN(w.probe, find_.Vector(Name("time_mix_k_k.weight"), d, kRequired));
+    THAW_ASSIGN(w.shrinking, find_.Vector(Name("time_mix_k_a.weight"), d, kRequired));
+    THAW_ASSIGN(w.own_value, find_.Vector(Name("time_mix_r_k.weight"), d, kRequired));
+    THAW_ASSIGN(w.norm, Norm("time_mix_ln"));
+    // x / |x| is the norm of the mean square by the root of the length.
+    w.probe_norm.assign(static_cast<size_t>(of.keys), 1 / std::sqrt(static_cast<float>(of.keys)));
+    THAW_ASSIGN(w.output, find_.Linear(Name("time_mix_output"), d, d, kAbsent));
+    return w;
   }
 
   // The norm of a part of Mamba's time steps: of the file, without weights, or none.

@@ -99,6 +99,27 @@ struct RecurrentWeights {
   LinearWeights output;                          // [d_model, inner]
 };
 
+// What time mixing makes by two products: up f(down x) + bias.
+struct LowRankWeights {
+  LinearWeights down;  // [rank, d_model]
+  LinearWeights up;    // [d_model, rank]
+};
+
+// A recurrent block of time mixing.
+struct TimeMixWeights {
+  std::vector<float> shares;   // [kShiftedInputs, d_model], of the token before
+  LinearWeights q, k, v;       // [d_model, d_model]
+  LowRankWeights decay, rate;  // the factors of fading, the learning rates
+  LowRankWeights value;        // the share of the first layer's values; no rows in that layer
+  LowRankWeights gate;         // of what the block gives; without biases
+  // [d_model]: factors of the keys under which states are looked up; how far keys shrink by their
+  // learning rates; the share of a token's own value.
+  std::vector<float> probe, shrinking, own_value;
+  std::vector<float> probe_norm;  // [keys], constant: unit length
+  NormWeights norm;               // of each head
+  LinearWeights output;           // [d_model, d_model]
+};
+
 // What scores keys; no rows where a layer has none of its own.
 struct IndexerWeights {
   LinearWeights q;                 // [n_heads * key_size, q_rank]
@@ -127,6 +148,7 @@ struct LayerWeights {
   std::optional<StreamWeights> streams;       // where there are several
   std::optional<NormWeights> attention_norm;  // none: blocks read the stream as it is
   std::optional<RecurrentWeights> recurrent;
+  std::optional<TimeMixWeights> time_mix;
   // q, k and v have no rows where attention is of latents; q has twice the rows where it holds the
   // gates too.
   LinearWeights q, k, v, attention_output;
@@ -140,7 +162,8 @@ struct LayerWeights {
   std::optional<NormWeights> attention_after;  // of what attention adds
   std::optional<LaurelWeights> laurel;
   std::optional<NormWeights> ffn_norm;
-  FeedForwardWeights ffn;  // dense, or the shared experts of a layer with experts
+  std::vector<float> ffn_shares;  // [d_model], of the token before, or empty: no token shift
+  FeedForwardWeights ffn;         // dense, or the shared experts of a layer with experts
   std::optional<ExpertWeights> experts;
   std::optional<NormWeights> ffn_after;  // of what the feed-forward blocks add
   // Of what the layer has of a token: [layer_embedding, d_model], which is multiplied with it, and

@@ -267,6 +267,61 @@ TEST(DescribeModel, RefusesStreamsOfOtherShapes) {
   }
 }
 
+TEST(DescribeModel, FindsWhatTimeMixingIsMadeOf) {
+  const auto model = Describe(TinyTimeMixModel());
+  ASSERT_TRUE(model) << model.error().message;
+  const LayerWeights& first = model->weights.layers[0];
+  const LayerWeights& second = model->weights.layers[1];
+  ASSERT_TRUE(first.time_mix && second.time_mix);
+  EXPECT_FALSE(first.recurrent);
+  EXPECT_THAT(second.time_mix->shares, SizeIs(kShiftedInputs * 32));
+  EXPECT_THAT(second.ffn_shares, SizeIs(32));
+  EXPECT_EQ(second.time_mix->decay.down.rows, kTinyMixRank);
+  EXPECT_THAT(second.time_mix->decay.up.bias, SizeIs(32));
+  EXPECT_THAT(second.time_mix->gate.up.bias, IsEmpty());
+  EXPECT_THAT(second.time_mix->value.up.bias, SizeIs(32));
+  EXPECT_EQ(first.time_mix->value.up.rows, 0) << "its values have none before them";
+  EXPECT_EQ(second.ffn.gate.rows, 64);
+  EXPECT_EQ(second.ffn.down.cols, 64);
+}
+
+TEST(DescribeModel, TheFirstLayersShareOfValuesMayBeMissing) {
+  TinyModel model = TinyTimeMixModel();
+  model.edit_tensors = [edit = model.edit_tensors](auto& tensors) {
+    edit(tensors);
+    std::erase_if(tensors, [](const TinyModel::Tensor& tensor) {
+      return tensor.name.starts_with("blk.0.time_mix_v") && tensor.name.ends_with("weight") &&
+             tensor.name != "blk.0.time_mix_value.weight";
+    });
+  };
+  EXPECT_EQ(ErrorOf(model), "no error");
+}
+
+TEST(DescribeModel, RefusesTimeMixingOfOtherShapes) {
+  const auto with = [](const std::string& name, std::vector<int64_t> dims) {
+    TinyModel model = TinyTimeMixModel();
+    model.edit_tensors = [=, edit = model.edit_tensors](auto& tensors) {
+      edit(tensors);
+      if (dims.empty()) std::erase_if(tensors, [&](const auto& t) { return t.name == name; });
+      for (TinyModel::Tensor& tensor : tensors) {
+        if (tensor.name == name) tensor.dims = dims;
+      }
+    };
+    return ErrorOf(model);
+  };
+  EXPECT_THAT(with("blk.0.time_mix_lerp_fused.weight", {32, 1, 1, 5}),
+              HasSubstr("expected [32, 1, 1, 6]"));
+  EXPECT_THAT(with("blk.1.time_mix_w1.weight", {32, 5}), HasSubstr("expected [32, 4]"));
+  EXPECT_THAT(with("blk.1.time_mix_v2.weight", {5, 32}), HasSubstr("expected [4, 32]"));
+  EXPECT_THAT(with("blk.0.channel_mix_key.weight", {32, 32}), HasSubstr("expected [32, 64]"));
+  for (const char* name :
+       {"blk.0.time_mix_receptance.weight", "blk.1.time_mix_v0.weight", "blk.1.time_mix_a0.weight",
+        "blk.0.time_mix_g2.weight", "blk.0.time_mix_r_k.weight", "blk.1.time_mix_ln.bias",
+        "blk.1.channel_mix_lerp_k.weight", "blk.0.attn_norm_2.bias", "token_embd_norm.bias"}) {
+    EXPECT_THAT(with(name, {}), AllOf(HasSubstr(name), HasSubstr("is missing")));
+  }
+}
+
 TEST(DescribeModel, ReadsTheFrequencyFactors) {
   const auto model = Describe(Edited([](auto& tensors) {
     tensors.push_back({"rope_freqs.weight", {4}});

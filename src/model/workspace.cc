@@ -22,9 +22,9 @@ int64_t MostOutWidth(const ModelConfig& c) {
 
 int64_t MaxColumns(const ModelConfig& c) {
   return std::max({c.d_model, c.widest_block(), c.experts.d_ff, MostOutWidth(c), c.recurrence.inner,
-                   c.recurrence.rank, c.experts.width, c.latent.q_rank, c.latent.rank,
-                   c.latent.still_size(), c.indexer.key_size, c.layer_embedding, c.laurel_rank,
-                   c.n_streams});
+                   c.recurrence.rank, c.recurrence.ranks.most(), c.experts.width, c.latent.q_rank,
+                   c.latent.rank, c.latent.still_size(), c.indexer.key_size, c.layer_embedding,
+                   c.laurel_rank, c.n_streams});
 }
 
 // The quantized copy of what latent attention multiplies, of n_heads heads.
@@ -32,6 +32,17 @@ int64_t LatentActivationBytes(const LatentConfig& latent, int64_t n_heads, int64
   const int64_t rows = latent.is_absorbed ? batch * n_heads : batch;
   return std::max({ActivationBytes(batch, latent.q_rank), ActivationBytes(rows, latent.rank),
                    ActivationBytes(rows, latent.still_size())});
+}
+
+// The quantized copies of what the products of time mixing read, all of a kind at a time.
+int64_t TimeMixActivationBytes(const ModelConfig& c, int64_t batch) {
+  if (c.family->recurrence != Recurrence::kTimeMix) return 0;
+  const TimeMixRanks& ranks = c.recurrence.ranks;
+  int64_t of_ranks = 0;
+  for (const int64_t rank : {ranks.decay, ranks.rate, ranks.value, ranks.gate}) {
+    of_ranks += ActivationBytes(batch, rank);
+  }
+  return std::max(kShiftedInputs * ActivationBytes(batch, c.d_model), of_ranks);
 }
 
 // Hands the parts of a block out one after the other. Without a block it only counts, so that the
@@ -114,6 +125,14 @@ void AddRecurrence(const ModelConfig& c, int64_t batch, int threads, Layout& lay
   layout.Add(w.step_scratch, threads * w.step_scratch_stride);
 }
 
+void AddTimeMix(const ModelConfig& c, int64_t batch, Layout& layout, Workspace& w) {
+  layout.Add(w.shifted, kShiftedInputs * batch * c.d_model);
+  for (float** part : {&w.mixed_q, &w.mixed_k, &w.mixed_v, &w.first_values}) {
+    layout.Add(*part, batch * c.d_model);
+  }
+  layout.Add(w.low_ranks, batch * c.recurrence.ranks.sum());
+}
+
 size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block, Workspace& w) {
   const int64_t batch = size.max_batch;
   const int64_t out_width = MostOutWidth(c);
@@ -133,7 +152,8 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
                 ActivationBytes(batch, c.recurrence.inner),
                 ActivationBytes(batch, c.recurrence.rank), ActivationBytes(batch, c.experts.width),
                 LatentActivationBytes(c.latent, latent_heads, batch),
-                ActivationBytes(batch, c.layer_embedding), ActivationBytes(batch, c.laurel_rank)});
+                ActivationBytes(batch, c.layer_embedding), ActivationBytes(batch, c.laurel_rank),
+                TimeMixActivationBytes(c, batch)});
   w.matmul_scratch_stride = AlignUp(MatMulScratchBytes(MaxColumns(c)));
   w.attention_scratch_stride = AlignUp(most([&](const HeadShape& heads) {
     const int64_t of_group = AttentionScratchBytes(heads.group(), heads.size, heads.v_size);
@@ -182,7 +202,11 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
                                              ActivationBytes(pairs, c.experts.d_ff)}));
     AddExperts(c, batch, layout, w);
   }
-  if (c.recurrence.taps != 0) AddRecurrence(c, batch, size.threads, layout, w);
+  if (c.family->recurrence == Recurrence::kTimeMix) {
+    AddTimeMix(c, batch, layout, w);
+  } else if (c.recurrence.taps != 0) {
+    AddRecurrence(c, batch, size.threads, layout, w);
+  }
   layout.Add(w.matmul_scratch, size.threads * static_cast<int64_t>(w.matmul_scratch_stride));
   layout.Add(w.row, size.embedding_row_bytes);
   return layout.bytes();

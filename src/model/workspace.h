@@ -112,6 +112,14 @@ struct Workspace {
   float* step_scratch = nullptr;    // [threads, step_scratch_stride]
   int64_t step_scratch_stride = 0;  // floats
 
+  // Of models with time mixing.
+  float* shifted = nullptr;       // [kShiftedInputs, batch, d_model], then what low ranks give
+  float* mixed_q = nullptr;       // [batch, d_model]
+  float* mixed_k = nullptr;       // likewise
+  float* mixed_v = nullptr;       // likewise
+  float* first_values = nullptr;  // likewise, of the first layer
+  float* low_ranks = nullptr;     // [batch, ranks.sum()], part by part
+
   AlignedBuffer memory;  // what all of them point into
 };
 

@@ -32,8 +32,8 @@ MODELS = {
     "olmo2", "olmo3", "olmoe", "orion", "phi2", "phi3", "phi3-longrope", "phi3-shortrope", "phimoe",
     "qwen2", "qwen2-tied", "qwen2moe", "qwen2vl", "qwen3", "qwen3-tied", "qwen35", "qwen35-mtp",
     "qwen35-tied", "qwen35moe", "qwen3moe", "qwen3next", "qwen3next-legacy", "qwen3vl",
-    "qwen3vlmoe", "seed_oss", "smallthinker", "smollm3", "stablelm", "stablelm2-12b", "starcoder",
-    "starcoder2", "step35",
+    "qwen3vlmoe", "rwkv7", "seed_oss", "smallthinker", "smollm3", "stablelm", "stablelm2-12b",
+    "starcoder", "starcoder2", "step35",
 }
 
 # Cases of chat templates that render as Jinja2 does.

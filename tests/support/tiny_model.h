@@ -216,4 +216,59 @@ inline TinyModel TinyStreamsModel(uint32_t n_layers = 2) {
   return model;
 }
 
+// Of TinyTimeMixModel: numbers of a head, and the rank of what is made of low rank.
+inline constexpr int64_t kTinyMixHead = 8;
+inline constexpr int64_t kTinyMixRank = 4;
+
+// A model with time mixing. Fields get the numbers of `changed`, where 0 leaves one out.
+inline TinyModel TinyTimeMixModel(std::map<std::string, uint32_t> changed = {}) {
+  TinyModel model;
+  model.architecture = "rwkv7";
+  changed.insert({{"wkv.head_size", kTinyMixHead},
+                  {"token_shift_count", 2},
+                  {"attention.decay_lora_rank", kTinyMixRank},
+                  {"attention.iclr_lora_rank", kTinyMixRank},
+                  {"attention.value_residual_mix_lora_rank", kTinyMixRank},
+                  {"attention.gate_lora_rank", kTinyMixRank}});
+  model.add_fields = [=](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumber<float>("rwkv7.attention.layer_norm_epsilon", 1e-5F));
+    for (const auto& [key, value] : changed) {
+      if (value != 0) THAW_CHECK(writer.SetNumber<uint32_t>("rwkv7." + key, value));
+    }
+  };
+  model.edit_tensors = [](std::vector<TinyModel::Tensor>& tensors) {
+    const int64_t d = TinyModel().d_model;
+    const int64_t d_ff = TinyModel().d_ff;
+    std::erase_if(tensors, [](const auto& t) { return t.name.starts_with("blk."); });
+    tensors.push_back({"output_norm.bias", {d}});
+    for (const std::string part : {".weight", ".bias"}) {
+      tensors.push_back({"token_embd_norm" + part, {d}});
+    }
+    for (uint32_t i = 0; i < TinyModel().n_layers; ++i) {
+      const std::string layer = "blk." + std::to_string(i) + ".";
+      for (const std::string norm : {"attn_norm", "attn_norm_2", "time_mix_ln"}) {
+        for (const std::string part : {".weight", ".bias"}) {
+          tensors.push_back({layer + norm + part, {d}});
+        }
+      }
+      tensors.push_back({layer + "time_mix_lerp_fused.weight", {d, 1, 1, 6}});
+      for (const std::string mixed : {"receptance", "key", "value", "output"}) {
+        tensors.push_back({layer + "time_mix_" + mixed + ".weight", {d, d}});
+      }
+      for (const std::string part : {"w", "a", "v", "g"}) {
+        if (part != "g") tensors.push_back({layer + "time_mix_" + part + "0.weight", {d}});
+        tensors.push_back({layer + "time_mix_" + part + "1.weight", {d, kTinyMixRank}});
+        tensors.push_back({layer + "time_mix_" + part + "2.weight", {kTinyMixRank, d}});
+      }
+      for (const std::string factors : {"k_k", "k_a", "r_k"}) {
+        tensors.push_back({layer + "time_mix_" + factors + ".weight", {d}});
+      }
+      tensors.push_back({layer + "channel_mix_lerp_k.weight", {d}});
+      tensors.push_back({layer + "channel_mix_key.weight", {d, d_ff}});
+      tensors.push_back({layer + "channel_mix_value.weight", {d_ff, d}});
+    }
+  };
+  return model;
+}
+
 }  // namespace thaw
