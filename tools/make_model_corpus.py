@@ -80,6 +80,11 @@ TIME_MIX = {f"{norm}.{part}": (D,) for norm in ("attn_norm", "attn_norm_2", "tim
     f"time_mix_{numbers}.weight": (D,) for numbers in ("w0", "a0", "v0", "k_k", "k_a", "r_k")} | {
     "time_mix_lerp_fused.weight": (D, 1, 1, 6), "channel_mix_lerp_k.weight": (D, 1, 1),
     "channel_mix_key.weight": (D, FF), "channel_mix_value.weight": (FF, D)}
+CHANNEL_DELTA = {f"attn_{part}.weight": (D, 6) for part in "qkv"} | {
+    f"ssm_conv1d_{part}.weight": (3, 1, 6) for part in "qkv"} | {
+    "ssm_beta.weight": (D, 2), "ssm_f_a.weight": (D, 3), "ssm_f_b.weight": (3, 6),
+    "ssm_g_a.weight": (D, 3), "ssm_g_b.weight": (3, 6), "ssm_dt.bias": (6,), "ssm_a": (1, 2),
+    "ssm_norm.weight": (3,), "attn_output.weight": (6, D)}
 STATES = {"ssm.conv_kernel": 3, "ssm.inner_size": 6, "ssm.state_size": 2}
 HEADS_OF_STATES = STATES | {"ssm.time_step_rank": 2, "ssm.group_count": 1}
 WINDOW = {"attention.sliding_window": 5}
@@ -164,6 +169,15 @@ MODELS = {
         WINDOW | {"attention.sliding_window_pattern": [1, 0, 1, 0], "attention.shared_kv_layers": 2,
                   "embedding_length_per_layer_input": LAYER_WIDTH, "expert_count": EXPERT_COUNT,
                   "expert_used_count": 2}),
+    "kimi-linear": (2, NORMS,
+                    {f"blk.0.{name}": shape for name, shape in (CHANNEL_DELTA | GATED).items()} | {
+                        f"blk.1.{name}": shape for name, shape in (
+                            LATENT | ABSORBED | EXPERTS | {"attn_q.weight": (D, HEADS * HEAD),
+                            "exp_probs_b.bias": (EXPERT_COUNT,)}).items()},
+                    LATENT_SIZES | {"attention.head_count_kv": [0, 1], "kda.head_dim": 3,
+                                    "ssm.conv_kernel": 3, "attention.key_length_mla": HEAD,
+                                    "attention.value_length_mla": RANK,
+                                    "expert_count": EXPERT_COUNT, "expert_used_count": 2}),
     "mistral3": (1, NORMS | HEADS_APART | GATED, {}, {"attention.temperature_scale": 0.1}),
     "rwkv7": (2, TIME_MIX, {f"{norm}.{part}": (D,) for norm in ("output_norm", "token_embd_norm")
                             for part in ("weight", "bias")},

@@ -142,7 +142,8 @@ TEST_P(EngineOn, NoKindOfFamilyDependsOnChunksOrThreads) {
                            "step35",       "deepseek2-mha",
                            "deepseek3",    "deepseek32",
                            "glm-dsa",      "gemma4-e2b",
-                           "gemma4-moe",   "rwkv7"}) {
+                           "gemma4-moe",   "rwkv7",
+                           "kimi-linear"}) {
     const std::string path = (ConformanceDir() / "models" / name).string() + ".gguf";
     std::vector<float> first;
     for (const auto& [threads, chunk] : {std::pair(1, 1), {2, 3}, {3, 70}, {2, 300}}) {

@@ -223,12 +223,26 @@ Result<RopeScaling> ReadRopeScaling(const GgufFile& file, const MetadataReader& 
   return scaling;
 }
 
+// Key/value heads of each layer, which has `n` query heads; 0 where it has no attention.
+Result<std::vector<int64_t>> ReadKvHeads(const MetadataReader& metadata, const ModelConfig& config,
+                                         const std::vector<int64_t>& n) {
+  constexpr std::string_view kKvHeads = "attention.head_count_kv";
+  if (!metadata.Has(kKvHeads)) return n;
+  const bool may_have_none = config.family->attention_layers == AttentionLayers::kByKvHeads;
+  return metadata.OfLayers(kKvHeads, config, may_have_none ? 0 : 1, kMaxWidth);
+}
+
 // Latent attention, and the heads that it runs over.
 Result<void> ReadLatent(const GgufFile& file, const MetadataReader& metadata, ModelConfig& config) {
   LatentConfig& latent = config.latent;
+  THAW_ASSIGN(const std::vector<int64_t> n,
+              metadata.OfLayers("attention.head_count", config, 1, kMaxWidth));
+  THAW_ASSIGN(const std::vector<int64_t> n_kv, ReadKvHeads(metadata, config, n));
+  const auto first = std::ranges::find_if(n_kv, [](int64_t heads) { return heads != 0; });
   THAW_ASSIGN(latent.rank, metadata.Size("attention.kv_lora_rank", kMaxWidth));
   THAW_ASSIGN(latent.q_rank, metadata.SizeOrNone("attention.q_lora_rank", kMaxWidth, 0));
-  latent.is_absorbed = file.FindTensor("blk.0.attn_k_b.weight") != nullptr;
+  latent.is_absorbed =
+      file.FindTensor(fmt::format("blk.{}.attn_k_b.weight", first - n_kv.begin())) != nullptr;
   const char* key = latent.is_absorbed ? "attention.key_length_mla" : "attention.key_length";
   const char* value = latent.is_absorbed ? "attention.value_length_mla" : "attention.value_length";
   THAW_ASSIGN(latent.key_size, metadata.Size(key, kMaxWidth));
@@ -246,9 +260,8 @@ Result<void> ReadLatent(const GgufFile& file, const MetadataReader& metadata, Mo
                 "of {}",
                 file.path(), rows, kPackedGroupRows);
   }
-  THAW_ASSIGN(const std::vector<int64_t> n,
-              metadata.OfLayers("attention.head_count", config, 1, kMaxWidth));
   for (size_t i = 0; i < n.size(); ++i) {
+    if (n_kv[i] == 0) continue;
     LayerConfig& layer = config.layers[i];
     layer.is_latent = true;
     layer.heads =
@@ -309,17 +322,12 @@ Result<void> ReadAttention(const GgufFile& file, const MetadataReader& metadata,
     THAW_TRY(ReadLatent(file, metadata, config));
     return config.family->has_indexer ? ReadIndexer(file, metadata, config) : Result<void>();
   }
-  constexpr std::string_view kHeads = "attention.head_count";
-  constexpr std::string_view kKvHeads = "attention.head_count_kv";
   const Family& family = *config.family;
   if (family.attention_layers == AttentionLayers::kNone) return {};
   const bool states_head_size = metadata.Has("attention.key_length");
-  THAW_ASSIGN(const std::vector<int64_t> n, metadata.OfLayers(kHeads, config, 1, kMaxWidth));
-  std::vector<int64_t> n_kv = n;
-  if (metadata.Has(kKvHeads)) {
-    const bool may_have_none = family.attention_layers == AttentionLayers::kByKvHeads;
-    THAW_ASSIGN(n_kv, metadata.OfLayers(kKvHeads, config, may_have_none ? 0 : 1, kMaxWidth));
-  }
+  THAW_ASSIGN(const std::vector<int64_t> n,
+              metadata.OfLayers("attention.head_count", config, 1, kMaxWidth));
+  THAW_ASSIGN(const std::vector<int64_t> n_kv, ReadKvHeads(metadata, config, n));
   int64_t period = 1;
   if (family.attention_layers == AttentionLayers::kByPeriod) {
     THAW_ASSIGN(period, metadata.SizeOr("full_attention_interval", kMaxLayers, 4));
@@ -671,6 +679,16 @@ Result<void> ReadRecurrence(const GgufFile& file, const MetadataReader& metadata
     return {};
   }
   THAW_ASSIGN(of.taps, metadata.Size("ssm.conv_kernel", kMaxTaps));
+  if (kind == Recurrence::kChannelDelta) {
+    THAW_ASSIGN(of.heads, metadata.Size("attention.head_count", kMaxWidth));
+    const uint64_t widest = kMaxWidth / static_cast<uint64_t>(of.heads);
+    THAW_ASSIGN(of.keys, metadata.Size("kda.head_dim", std::min(kMaxStateKeys, widest)));
+    of.groups = of.heads;
+    of.rank = of.keys;
+    of.inner = of.heads * of.keys;
+    of.convolved = 3 * of.inner;
+    return {};
+  }
   THAW_ASSIGN(of.inner, metadata.Size("ssm.inner_size", kMaxWidth));
   THAW_ASSIGN(of.keys, metadata.Size("ssm.state_size", kMaxStateKeys));
   if (kind == Recurrence::kMamba) {

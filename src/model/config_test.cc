@@ -19,6 +19,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // The metadata of `model`, written and read back.
 Result<ModelConfig> Read(const TinyModel& model) {
@@ -621,6 +622,32 @@ TEST(ModelConfig, RefusesLatentsThatContradictThemselves) {
   EXPECT_THAT(error_with("rope.dimension_count", 3), HasSubstr("is 3, expected an even number"));
   EXPECT_THAT(error_with("attention.kv_lora_rank", 24), HasSubstr("expected a multiple of 16"));
   EXPECT_THAT(error_with("attention.value_length_mla", 8), HasSubstr("expected a multiple of 16"));
+}
+
+TEST(ModelConfig, LayersWithoutKvHeadsAreOfTheDeltaRule) {
+  const auto config = Read(TinyChannelDeltaModel());
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_TRUE(config->layers[0].recurs);
+  EXPECT_FALSE(config->layers[0].is_latent);
+  EXPECT_EQ(config->layers[0].heads.n, 0);
+  EXPECT_EQ(config->recurrence.heads, 4);
+  EXPECT_EQ(config->recurrence.keys, 8);
+  EXPECT_EQ(config->recurrence.values(), 8);
+  EXPECT_EQ(config->recurrence.convolved, 3 * 4 * 8);
+  EXPECT_FALSE(config->layers[1].recurs);
+  EXPECT_TRUE(config->layers[1].is_latent);
+  EXPECT_TRUE(config->latent.is_absorbed) << "as the first layer with attention is";
+  EXPECT_EQ(config->layers[1].heads.n_kv, 1);
+  EXPECT_FLOAT_EQ(config->attention_scale, 1 / std::sqrt(12.0F));
+  EXPECT_THAT(config->ropes, IsEmpty());
+}
+
+TEST(ModelConfig, RefusesDeltaRulesWithoutSizes) {
+  for (const char* key : {"kda.head_dim", "ssm.conv_kernel"}) {
+    EXPECT_THAT(ErrorOf(TinyChannelDeltaModel({{key, 0}})),
+                AllOf(HasSubstr(key), HasSubstr("config_test.gguf")));
+    EXPECT_THAT(ErrorOf(TinyChannelDeltaModel({{key, 1U << 31}})), HasSubstr("expected 1 to"));
+  }
 }
 
 // A model that chooses keys, whose first layers have indexers of their own.

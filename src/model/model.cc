@@ -74,8 +74,10 @@ size_t MostTilesAtOnce(const ModelWeights& weights, const TileMap& map, int64_t 
     }
     if (layer.recurrent) {
       const RecurrentWeights& w = *layer.recurrent;
-      most = std::max({most, tiles({&w.mixed, &w.gate, &w.factors, &w.steps}), tiles({&w.rates}),
-                       tiles({&w.output})});
+      most = std::max({most,
+                       tiles({&w.mixed, &w.queries, &w.keys, &w.values, &w.gate_down, &w.gate,
+                              &w.factors, &w.steps}),
+                       tiles({&w.rates}), tiles({&w.output})});
     }
     if (!layer.experts) continue;
     const ExpertWeights& of = *layer.experts;

@@ -72,14 +72,18 @@ class Model {
 
  private:
   // One product, without bias. Of a matrix of experts it is that of one of them; of a matrix of
-  // heads `activations` are those of one head after the other, and those of `out` lie `head_stride`
-  // numbers apart.
+  // heads `activations` are those of one head after the other. The heads of `out`, one where the
+  // matrix has no more, lie `head_stride` numbers apart.
   struct Product {
     const LinearWeights* weights;
     const Activations* activations;  // [weights->n_heads, tokens], whose quantized copy is ready
     float* out;                      // [tokens, weights->rows] or [tokens, n_heads, head_stride]
     int64_t expert = 0;
-    int64_t head_stride = 0;
+    int64_t head_stride = 0;  // 0: the rows of a head
+
+    int64_t token_stride() const {
+      return head_stride == 0 ? weights->rows : weights->n_heads * head_stride;
+    }
   };
 
   // A run of rows of one tile: what one thread multiplies at a time.
@@ -157,6 +161,9 @@ class Model {
   Result<void> RunMamba(int64_t index, std::span<const BatchToken> batch);
   void RunMamba2(int64_t index, std::span<const BatchToken> batch);
   void RunDelta(int64_t index, std::span<const BatchToken> batch);
+  // What a token hands to the states of the delta rule: queries and keys of unit length, betas in
+  // work_.factors, and in work_.rates the factors of fading of each head: one, or one a key.
+  void PrepareDelta(const RecurrentWeights& w, int64_t i);
   // Steps `parts` parts of the states of all sequences, token by token. `prepare` states the step
   // of a part but for the state, and returns where the part begins in it.
   void StepStates(
@@ -271,6 +278,9 @@ class Model {
   // The same; calls done(begin, end), on any thread, for each run of rows that one of them has got.
   Result<void> Multiply(std::span<const Product> products,
                         FunctionRef<void(int64_t begin, int64_t end)> done);
+  // One product of what is not quantized yet: of `x` [n_tokens, cols] to `out` [n_tokens, rows].
+  Result<void> QuantizeAndMultiply(const LinearWeights& weights, const float* x, int64_t n_tokens,
+                                   float* out);
   // Multiplies rows [begin, end) of what a product gave with the scale of its matrix.
   static void ScaleRows(const Product& product, int64_t begin, int64_t end);
   // Splits products into work_items_: tiles that are in memory first, so that the others have

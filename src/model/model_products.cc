@@ -67,13 +67,20 @@ void Model::ScaleRows(const Product& product, int64_t begin, int64_t end) {
   const std::vector<float>& scale = product.weights->scale;
   if (scale.empty()) return;
   for (int64_t token = 0; token < product.activations->n_tokens; ++token) {
-    float* rows = product.out + token * product.weights->rows;
+    float* rows = product.out + token * product.token_stride();
     Scale(std::span(rows + begin, rows + end), scale[static_cast<size_t>(product.expert)]);
   }
 }
 
 Result<void> Model::Multiply(std::span<const Product> products) {
   return Multiply(products, [](int64_t, int64_t) {});
+}
+
+Result<void> Model::QuantizeAndMultiply(const LinearWeights& weights, const float* x,
+                                        int64_t n_tokens, float* out) {
+  const Activations read = Quantize(x, n_tokens, weights.cols);
+  const Product product[] = {{&weights, &read, out}};
+  return Multiply(product);
 }
 
 Result<void> Model::Multiply(std::span<const Product> products,
@@ -117,7 +124,7 @@ void Model::MultiplyRows(const WorkItem& item, const WeightRows& rows, int64_t f
   const int64_t n_heads = product.weights->n_heads;
   if (n_heads == 1) {
     return kernels_.matmul(rows, item.row_begin, item.row_end, *product.activations,
-                           product.out + first, product.weights->rows, scratch);
+                           product.out + first, product.token_stride(), scratch);
   }
   const int64_t head_rows = product.weights->rows / n_heads;
   const int64_t n_tokens = product.activations->n_tokens / n_heads;
@@ -126,7 +133,7 @@ void Model::MultiplyRows(const WorkItem& item, const WeightRows& rows, int64_t f
     const int64_t end = std::min(item.row_end, (head + 1) * head_rows - first);
     float* out = product.out + first + head * (product.head_stride - head_rows);
     kernels_.matmul(rows, begin, end, TokensOf(*product.activations, head * n_tokens, n_tokens),
-                    out, n_heads * product.head_stride, scratch);
+                    out, product.token_stride(), scratch);
     begin = end;
   }
 }

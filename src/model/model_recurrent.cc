@@ -34,11 +34,21 @@ Result<void> Model::RunRecurrence(int64_t index, std::span<const BatchToken> bat
   });
   std::vector<Product>& products = recurrent_products_;
   products.clear();
-  const auto add_product = [&](const LinearWeights& weights, float* out) {
-    if (weights.rows != 0) products.push_back({&weights, &normed, out});
+  const auto add_product = [&](const LinearWeights& weights, float* out, int64_t stride = 0) {
+    if (weights.rows == 0) return;
+    products.push_back({&weights, &normed, out, /*expert=*/0, /*head_stride=*/stride});
   };
   add_product(w.mixed, of.is_interleaved ? work_.interleaved : work_.mixed);
-  add_product(w.gate, work_.recurrent_gate);
+  float* mixed = work_.mixed;
+  for (const LinearWeights* part : {&w.queries, &w.keys, &w.values}) {
+    add_product(*part, mixed, of.convolved);
+    mixed += part->rows;
+  }
+  if (w.gate_down.rows != 0) {
+    add_product(w.gate_down, work_.gate_latent);
+  } else {
+    add_product(w.gate, work_.recurrent_gate);
+  }
   add_product(w.factors, work_.factors);
   if (kind != Recurrence::kMamba) add_product(w.steps, work_.steps);
   THAW_TRY(Multiply(products));
@@ -65,13 +75,15 @@ Result<void> Model::RunRecurrence(int64_t index, std::span<const BatchToken> bat
     case Recurrence::kMamba2:
       RunMamba2(index, batch);
       break;
+    case Recurrence::kChannelDelta:
+      THAW_TRY(QuantizeAndMultiply(w.rates, work_.steps, n_tokens, work_.rates));
+      THAW_TRY(QuantizeAndMultiply(w.gate, work_.gate_latent, n_tokens, work_.recurrent_gate));
+      [[fallthrough]];
     case Recurrence::kDelta:
       RunDelta(index, batch);
       break;
   }
-  const Activations given = Quantize(work_.mixed, n_tokens, of.inner);
-  const Product output[] = {{&w.output, &given, work_.projected}};
-  return Multiply(output);
+  return QuantizeAndMultiply(w.output, work_.mixed, n_tokens, work_.projected);
 }
 
 void Model::Deal(int64_t i) {
@@ -158,9 +170,7 @@ Result<void> Model::RunMamba(int64_t index, std::span<const BatchToken> batch) {
   const RecurrentWeights& w = *weights_.layers[static_cast<size_t>(index)].recurrent;
   const auto n_tokens = static_cast<int64_t>(batch.size());
   const int64_t inner = of.inner;
-  const Activations convolved = Quantize(work_.convolved, n_tokens, inner);
-  const Product steps[] = {{&w.steps, &convolved, work_.steps}};
-  THAW_TRY(Multiply(steps));
+  THAW_TRY(QuantizeAndMultiply(w.steps, work_.convolved, n_tokens, work_.steps));
   // Time steps, keys, queries.
   const Activations ranks = ViewActivations(work_.factors, n_tokens, of.rank, work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) {
@@ -258,46 +268,55 @@ void Model::RunMamba2(int64_t index, std::span<const BatchToken> batch) {
   });
 }
 
+void Model::PrepareDelta(const RecurrentWeights& w, int64_t i) {
+  const RecurrenceConfig& of = config_.recurrence;
+  float* queries = work_.convolved + i * of.convolved;
+  float* keys = queries + of.groups * of.keys;
+  const float epsilon = config_.norm_epsilon / static_cast<float>(of.keys);
+  for (int64_t group = 0; group < of.groups; ++group) {
+    for (const auto& [head, norm] : {std::pair(queries, &w.query_norm), {keys, &w.key_norm}}) {
+      float* x = head + group * of.keys;
+      kernels_.rms_norm(x, norm->data(), of.keys, epsilon, x);
+    }
+  }
+  const int64_t n_rates = std::ssize(w.step_bias);
+  float* betas = work_.factors + i * of.heads;
+  float* rates = work_.rates + i * n_rates;
+  const float* steps = work_.steps + i * w.steps.rows;
+  if (w.factors.rows == 0) {
+    // Key head by key head, its betas and then its steps.
+    const int64_t heads_a_group = of.heads / of.groups;
+    for (int64_t head = 0; head < of.heads; head += heads_a_group) {
+      std::copy_n(steps + 2 * head, heads_a_group, betas + head);
+      std::copy_n(steps + 2 * head + heads_a_group, heads_a_group, rates + head);
+    }
+  } else if (w.rates.rows == 0) {
+    std::copy_n(steps, of.heads, rates);
+  }
+  kernels_.activate({Nonlinearity::kLogistic}, betas, nullptr, of.heads, betas);
+  kernels_.add(rates, w.step_bias.data(), n_rates, rates);
+  kernels_.activate({Nonlinearity::kSoftPlus}, rates, nullptr, n_rates, rates);
+  const auto of_head = static_cast<size_t>(n_rates / of.heads);
+  for (size_t head = 0; head < w.a.size(); ++head) {
+    Scale(std::span(rates + head * of_head, of_head), w.a[head]);
+  }
+  kernels_.activate({Nonlinearity::kExp}, rates, nullptr, n_rates, rates);
+}
+
 void Model::RunDelta(int64_t index, std::span<const BatchToken> batch) {
   const RecurrenceConfig& of = config_.recurrence;
   const RecurrentWeights& w = *weights_.layers[static_cast<size_t>(index)].recurrent;
   const auto n_tokens = static_cast<int64_t>(batch.size());
   const int64_t values = of.values();
   const int64_t heads_a_group = of.heads / of.groups;
-  const bool joins_betas = w.factors.rows == 0;
-  ForEachToken(n_tokens, [&](int64_t i) {
-    float* queries = work_.convolved + i * of.convolved;
-    float* keys = queries + of.groups * of.keys;
-    const float epsilon = config_.norm_epsilon / static_cast<float>(of.keys);
-    for (int64_t group = 0; group < of.groups; ++group) {
-      for (const auto& [head, norm] : {std::pair(queries, &w.query_norm), {keys, &w.key_norm}}) {
-        float* x = head + group * of.keys;
-        kernels_.rms_norm(x, norm->data(), of.keys, epsilon, x);
-      }
-    }
-    float* betas = work_.factors + i * of.heads;
-    float* rates = work_.rates + i * of.heads;
-    const float* steps = work_.steps + i * w.steps.rows;
-    if (joins_betas) {
-      // Key head by key head, its betas and then its steps.
-      for (int64_t head = 0; head < of.heads; head += heads_a_group) {
-        std::copy_n(steps + 2 * head, heads_a_group, betas + head);
-        std::copy_n(steps + 2 * head + heads_a_group, heads_a_group, rates + head);
-      }
-    } else {
-      std::copy_n(steps, of.heads, rates);
-    }
-    kernels_.activate({Nonlinearity::kLogistic}, betas, nullptr, of.heads, betas);
-    kernels_.add(rates, w.step_bias.data(), of.heads, rates);
-    kernels_.activate({Nonlinearity::kSoftPlus}, rates, w.a.data(), of.heads, rates);
-    kernels_.activate({Nonlinearity::kExp}, rates, nullptr, of.heads, rates);
-  });
+  const bool by_channel = config_.family->recurrence == Recurrence::kChannelDelta;
+  ForEachToken(n_tokens, [&](int64_t i) { PrepareDelta(w, i); });
   const bool deals = config_.family->deals_key_heads;
   StepStates(index, batch, of.heads, [&](int64_t i, int64_t head, float* scratch, StateStep& step) {
     const float* queries = work_.convolved + i * of.convolved;
     const float* x = queries + 2 * of.groups * of.keys + head * values;
     const int64_t group = deals ? head % of.groups : head / heads_a_group;
-    const float decay = work_.rates[i * of.heads + head];
+    const float* rates = work_.rates + (i * of.heads + head) * (by_channel ? of.keys : 1);
     const float beta = work_.factors[i * of.heads + head];
     step.keys = of.keys;
     step.values = step.stride = values;
@@ -308,8 +327,8 @@ void Model::RunDelta(int64_t index, std::span<const BatchToken> batch) {
     float* correction = probe + of.keys;
     float* value = correction + of.keys;
     for (int64_t key = 0; key < of.keys; ++key) {
-      decays[key] = decay;
-      probe[key] = decay * step.key[key];
+      decays[key] = rates[by_channel ? key : 0];
+      probe[key] = decays[key] * step.key[key];
       correction[key] = -beta * step.key[key];
     }
     for (int64_t n = 0; n < values; ++n) value[n] = beta * x[n];
@@ -326,8 +345,8 @@ void Model::RunDelta(int64_t index, std::span<const BatchToken> batch) {
       float* x = out + head * values;
       kernels_.rms_norm(x, w.norm.data(), values, config_.norm_epsilon, x);
     }
-    kernels_.activate({Nonlinearity::kSilu}, work_.recurrent_gate + i * of.inner, out, of.inner,
-                      out);
+    const Nonlinearity gating = by_channel ? Nonlinearity::kLogistic : Nonlinearity::kSilu;
+    kernels_.activate({gating}, work_.recurrent_gate + i * of.inner, out, of.inner, out);
   });
 }
 

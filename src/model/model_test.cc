@@ -133,8 +133,8 @@ bool SameBits(std::span<const float> a, std::span<const float> b) {
 
 TEST_P(ModelOn, RecurrentLayersGoBackAndOnAgainWithTheSameBits) {
   if (ConformanceDir().empty()) GTEST_SKIP() << "SKIP: the conformance folder is absent";
-  for (const char* name :
-       {"falcon-mamba", "lfm2moe", "falcon-h1", "qwen35", "granitehybrid", "rwkv7"}) {
+  for (const char* name : {"falcon-mamba", "lfm2moe", "falcon-h1", "qwen35", "kimi-linear",
+                           "granitehybrid", "rwkv7"}) {
     const std::string path = (ConformanceDir() / "models" / name).string() + ".gguf";
     const Fixture f(*GetParam(), path);
     const auto n_vocab = static_cast<size_t>(f.model->config().n_vocab);

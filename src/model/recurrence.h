@@ -16,7 +16,8 @@ enum class Recurrence {
   kShortConvolution,  // b x convolved, times c: no state beside the convolution's
   kMamba,             // one head; a factor of fading for each number of its state
   kMamba2,            // a factor for each head
-  kDelta,             // gated delta rule
+  kDelta,             // gated delta rule, with a factor for each head
+  kChannelDelta,      // the same with a factor for each key, and gates of low rank
   kTimeMix,           // delta rule with a factor of fading for each key, made of low rank (RWKV-7)
 };
 
@@ -42,7 +43,7 @@ struct RecurrenceConfig {
   int64_t heads = 0;         // of values; a multiple of groups. 0: no state
   int64_t groups = 0;        // heads of keys and queries
   int64_t keys = 0;          // of a head
-  int64_t rank = 0;          // of the projection to Mamba's time steps
+  int64_t rank = 0;          // of the projection to time steps of channels, and to gates
   int64_t convolved = 0;     // channels of the convolution, or of the shifts of a layer
   bool norms_steps = false;  // Mamba: time steps, keys and queries are normed without weights
   // Delta rule: the rows of queries, keys, values and gates of a key head stand together.

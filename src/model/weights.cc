@@ -563,14 +563,19 @@ class LayerDescriber {
     if (kind == Recurrence::kMamba) THAW_TRY(DescribeMamba(w));
     if (kind == Recurrence::kMamba2) THAW_TRY(DescribeMamba2(w));
     if (kind == Recurrence::kDelta) THAW_TRY(DescribeDelta(w));
-    const std::string convolution = Name(is_short ? "shortconv.conv" : "ssm_conv1d");
+    if (kind == Recurrence::kChannelDelta) THAW_TRY(DescribeChannelDelta(w));
+    if (w.convolution.empty()) {
+      const std::string stem = Name(is_short ? "shortconv.conv" : "ssm_conv1d");
+      THAW_ASSIGN(w.convolution,
+                  find_.Floats(stem + ".weight", {of.taps, of.convolved, 1, 1}, kRequired));
+      THAW_ASSIGN(w.convolution_bias, find_.Vector(stem + ".bias", of.convolved, kOptional));
+    }
     // Channel by channel in the file, tap by tap here.
-    THAW_ASSIGN(w.convolution,
-                find_.Floats(convolution + ".weight", {of.taps, of.convolved, 1, 1}, kRequired));
     w.convolution = Transposed(w.convolution, of.convolved);
-    THAW_ASSIGN(w.convolution_bias, find_.Vector(convolution + ".bias", of.convolved, kOptional));
-    THAW_ASSIGN(w.output, find_.Linear(Name(is_short ? "shortconv.out_proj" : "ssm_out"),
-                                       config_.d_model, of.inner, kAbsent));
+    const char* output = is_short                            ? "shortconv.out_proj"
+                         : kind == Recurrence::kChannelDelta ? "attn_output"
+                                                             : "ssm_out";
+    THAW_ASSIGN(w.output, find_.Linear(Name(output), config_.d_model, of.inner, kAbsent));
     return w;
   }
 
@@ -625,6 +630,33 @@ class LayerDescriber {
     }
     THAW_ASSIGN(w.step_bias, find_.Vector(Name("ssm_dt.bias"), of.heads, kRequired));
     THAW_ASSIGN(w.a, find_.Vector(Name("ssm_a"), of.heads, kRequired));
+    return DescribeHeadNorms(w);
+  }
+
+  Result<void> DescribeChannelDelta(RecurrentWeights& w) {
+    const int64_t d = config_.d_model;
+    const RecurrenceConfig& of = config_.recurrence;
+    for (const auto& [part, weights] :
+         {std::pair("q", &w.queries), {"k", &w.keys}, {"v", &w.values}}) {
+      THAW_ASSIGN(*weights, find_.Linear(Name(fmt::format("attn_{}", part)), of.inner, d, kAbsent));
+      THAW_ASSIGN(const std::vector<float> channels,
+                  find_.Floats(Name(fmt::format("ssm_conv1d_{}.weight", part)),
+                               {of.taps, 1, of.inner, 1}, kRequired));
+      w.convolution.insert(w.convolution.end(), channels.begin(), channels.end());
+    }
+    THAW_ASSIGN(w.gate_down, find_.Linear(Name("ssm_g_a"), of.rank, d, kAbsent));
+    THAW_ASSIGN(w.factors, find_.Linear(Name("ssm_beta"), of.heads, d, kAbsent));
+    THAW_ASSIGN(w.steps, find_.Linear(Name("ssm_f_a"), of.rank, d, kAbsent));
+    THAW_ASSIGN(w.rates, find_.Linear(Name("ssm_f_b"), of.heads * of.keys, of.rank, kAbsent));
+    THAW_ASSIGN(w.gate, find_.Linear(Name("ssm_g_b"), of.inner, of.rank, kAbsent));
+    THAW_ASSIGN(w.step_bias, find_.Vector(Name("ssm_dt.bias"), of.heads * of.keys, kRequired));
+    THAW_ASSIGN(w.a, find_.Floats(Name("ssm_a"), {1, of.heads, 1, 1}, kRequired));
+    return DescribeHeadNorms(w);
+  }
+
+  // The norms of the delta rule: of queries and keys, and of what a head gives.
+  Result<void> DescribeHeadNorms(RecurrentWeights& w) {
+    const RecurrenceConfig& of = config_.recurrence;
     THAW_ASSIGN(w.norm, find_.Vector(Name("ssm_norm.weight"), of.values(), kRequired));
     // x / |x| is the norm of the mean square by the root of the length; scores are scaled like
     // those of attention.

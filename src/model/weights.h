@@ -81,16 +81,20 @@ struct ExpertWeights {
 struct RecurrentWeights {
   LinearWeights mixed;  // [convolved, d_model], what goes through the convolution; or, interleaved,
                         // [convolved + inner, d_model]: the gates too
-  LinearWeights gate;   // [inner, d_model], of what the block gives
+  // kChannelDelta: the rows of `mixed`, each [inner, d_model].
+  LinearWeights queries, keys, values;
+  LinearWeights gate_down;  // kChannelDelta: [rank, d_model], what gates are made of
+  LinearWeights gate;       // [inner, d_model] or [inner, rank], of what the block gives
   LinearWeights factors;  // [heads, d_model], beta of the delta rule; [d_model, d_model], what the
                           // inputs of a short convolution are multiplied with
   // [heads, d_model], time steps; [2 heads, d_model], key head by key head its betas and time
-  // steps; of Mamba [rank + 2 keys, inner]
+  // steps; of Mamba [rank + 2 keys, inner]; kChannelDelta: [rank, d_model]
   LinearWeights steps;
-  LinearWeights rates;                  // Mamba: [inner, rank], time steps of channels
+  // Time steps of channels: of Mamba [inner, rank]; kChannelDelta: [heads * keys, rank]
+  LinearWeights rates;
   std::vector<float> convolution;       // [taps, convolved]
   std::vector<float> convolution_bias;  // [convolved]
-  std::vector<float> step_bias;         // [heads], of Mamba [inner]
+  std::vector<float> step_bias;         // [heads], or that of channels
   std::vector<float> a;     // [heads], of Mamba [keys, inner]: the rates of fading, negative
   std::vector<float> d;     // [heads], of Mamba [inner]: the share of the input
   std::vector<float> norm;  // delta rule: [values], of each head; Mamba-2: [inner], of each group

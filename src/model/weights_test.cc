@@ -226,6 +226,65 @@ TEST(DescribeModel, RefusesLatentsOfOtherShapes) {
   EXPECT_THAT(with("blk.0.attn_k_b.weight", {}), HasSubstr("attention.key_length"));
 }
 
+TEST(DescribeModel, JoinsTheConvolutionsOfQueriesKeysAndValues) {
+  TinyModel model = TinyChannelDeltaModel();
+  model.edit_values = [](const TinyModel::Tensor& tensor, std::span<float> values) {
+    if (tensor.name != "blk.0.ssm_conv1d_k.weight") return;
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  };
+  const auto description = Describe(model);
+  ASSERT_TRUE(description) << description.error().message;
+  const LayerWeights& layer = description->weights.layers[0];
+  ASSERT_TRUE(layer.recurrent);
+  EXPECT_FALSE(layer.latent);
+  EXPECT_TRUE(description->weights.layers[1].latent);
+  const RecurrentWeights& w = *layer.recurrent;
+  ASSERT_THAT(w.convolution, SizeIs(4 * 96));
+  EXPECT_EQ(w.convolution[3 * 96 + 32 + 5], 5 * 4 + 3) << "tap 3 of channel 5 of the keys";
+  EXPECT_EQ(w.mixed.rows, 0);
+  EXPECT_EQ(w.values.rows, 32);
+  EXPECT_EQ(w.gate.cols, 8);
+  EXPECT_EQ(w.rates.rows, 32);
+}
+
+TEST(DescribeModel, RefusesDeltaRulesOfOtherShapes) {
+  using Shape = std::vector<int64_t>;
+  const auto with = [](const std::string& name, const Shape& dims) {
+    TinyModel model = TinyChannelDeltaModel();
+    model.edit_tensors = [=, edit = model.edit_tensors](auto& tensors) {
+      edit(tensors);
+      if (dims.empty()) std::erase_if(tensors, [&](const auto& t) { return t.name == name; });
+      for (TinyModel::Tensor& tensor : tensors) {
+        if (tensor.name == name) tensor.dims = dims;
+      }
+    };
+    return ErrorOf(model);
+  };
+  const std::tuple<std::string, Shape, std::string> cases[] = {
+      {"attn_q.weight", {32, 24}, "[32, 32]"},
+      {"attn_k.weight", {32, 24}, "[32, 32]"},
+      {"attn_v.weight", {32, 24}, "[32, 32]"},
+      {"ssm_conv1d_q.weight", {4, 32}, "[4, 1, 32]"},
+      {"ssm_conv1d_k.weight", {3, 1, 32}, "[4, 1, 32]"},
+      {"ssm_conv1d_v.weight", {4, 1, 96}, "[4, 1, 32]"},
+      {"ssm_beta.weight", {32, 8}, "[32, 4]"},
+      {"ssm_f_a.weight", {32, 4}, "[32, 8]"},
+      {"ssm_f_b.weight", {8, 4}, "[8, 32]"},
+      {"ssm_g_a.weight", {32, 4}, "[32, 8]"},
+      {"ssm_g_b.weight", {4, 32}, "[8, 32]"},
+      {"ssm_dt.bias", {4}, "[32]"},
+      {"ssm_a", {4}, "[1, 4]"},
+      {"ssm_norm.weight", {32}, "[8]"},
+      {"attn_output.weight", {64, 32}, "[32, 32]"},
+  };
+  for (const auto& [part, other, expected] : cases) {
+    const std::string name = "blk.0." + part;
+    EXPECT_THAT(with(name, other),
+                AllOf(HasSubstr("'" + name + "'"), HasSubstr("expected " + expected)));
+    EXPECT_THAT(with(name, {}), AllOf(HasSubstr("'" + name + "'"), HasSubstr("is missing")));
+  }
+}
+
 TEST(DescribeModel, FindsWhatSeveralStreamsAreMixedBy) {
   const auto model = Describe(TinyStreamsModel());
   ASSERT_TRUE(model) << model.error().message;

@@ -111,13 +111,17 @@ void AddExperts(const ModelConfig& c, int64_t batch, Layout& layout, Workspace& 
 void AddRecurrence(const ModelConfig& c, int64_t batch, int threads, Layout& layout, Workspace& w) {
   const RecurrenceConfig& of = c.recurrence;
   const bool is_mamba = c.family->recurrence == Recurrence::kMamba;
+  const bool by_channel = c.family->recurrence == Recurrence::kChannelDelta;
   layout.Add(w.interleaved, of.is_interleaved ? batch * (of.convolved + of.inner) : 0);
   layout.Add(w.mixed, batch * of.convolved);
   layout.Add(w.convolved, batch * of.convolved);
   layout.Add(w.recurrent_gate, batch * of.inner);
-  layout.Add(w.steps, batch * (is_mamba ? of.rank + 2 * of.keys : 2 * of.heads));
+  layout.Add(w.gate_latent, by_channel ? batch * of.rank : 0);
+  layout.Add(w.steps, batch * (is_mamba     ? of.rank + 2 * of.keys
+                               : by_channel ? of.rank
+                                            : 2 * of.heads));
   layout.Add(w.factors, batch * std::max({of.heads, of.rank, of.heads == 0 ? of.inner : 0}));
-  layout.Add(w.rates, batch * (is_mamba ? of.inner : of.heads));
+  layout.Add(w.rates, batch * (is_mamba || by_channel ? of.inner : of.heads));
   // Of Mamba factors and values of columns; elsewhere decay, probe, correction and values of a
   // head.
   w.step_scratch_stride =

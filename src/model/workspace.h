@@ -106,9 +106,10 @@ struct Workspace {
   float* mixed = nullptr;           // [batch, convolved], then [batch, inner], what heads give
   float* convolved = nullptr;       // [batch, convolved]
   float* recurrent_gate = nullptr;  // [batch, inner]
+  float* gate_latent = nullptr;     // [batch, rank], where gates are made of it
   float* steps = nullptr;           // [batch, rows of RecurrentWeights::steps]
   float* factors = nullptr;         // [batch, the most of heads, rank and, without a state, inner]
-  float* rates = nullptr;           // [batch, heads], of Mamba [batch, inner]
+  float* rates = nullptr;           // [batch, heads], or [batch, rows of RecurrentWeights::rates]
   float* step_scratch = nullptr;    // [threads, step_scratch_stride]
   int64_t step_scratch_stride = 0;  // floats
 

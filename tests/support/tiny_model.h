@@ -176,6 +176,43 @@ inline TinyModel TinyLatentModel(bool is_absorbed, std::map<std::string, uint32_
   return model;
 }
 
+// A model of the family kimi-linear, with fields as above: its first layer is of the delta rule
+// with factors for each key, its second has latent attention.
+inline TinyModel TinyChannelDeltaModel(std::map<std::string, uint32_t> changed = {}) {
+  constexpr int64_t kHead = 8;
+  constexpr int64_t kTaps = 4;
+  changed.insert({{"kda.head_dim", kHead}, {"ssm.conv_kernel", kTaps}});
+  TinyModel model = TinyLatentModel(/*is_absorbed=*/true, std::move(changed), "kimi-linear");
+  model.leave_out = {"attention.head_count_kv"};
+  model.add_fields = [add = model.add_fields](GgufWriter& writer) {
+    const std::vector<int32_t> kv_heads = {0, 1};
+    add(writer);
+    THAW_CHECK(writer.SetNumbers<int32_t>("kimi-linear.attention.head_count_kv", kv_heads));
+  };
+  model.edit_tensors = [edit = model.edit_tensors](std::vector<TinyModel::Tensor>& tensors) {
+    const int64_t d = TinyModel().d_model;
+    const int64_t n = TinyModel().n_heads;
+    const int64_t inner = n * kHead;
+    edit(tensors);
+    std::erase_if(tensors, [](const auto& t) { return t.name.starts_with("blk.0.attn_"); });
+    tensors.push_back({"blk.0.attn_norm.weight", {d}});
+    for (const std::string part : {"q", "k", "v"}) {
+      tensors.push_back({"blk.0.attn_" + part + ".weight", {d, inner}});
+      tensors.push_back({"blk.0.ssm_conv1d_" + part + ".weight", {kTaps, 1, inner}});
+    }
+    tensors.push_back({"blk.0.ssm_beta.weight", {d, n}});
+    for (const std::string part : {"f", "g"}) {
+      tensors.push_back({"blk.0.ssm_" + part + "_a.weight", {d, kHead}});
+      tensors.push_back({"blk.0.ssm_" + part + "_b.weight", {kHead, inner}});
+    }
+    tensors.push_back({"blk.0.ssm_dt.bias", {inner}});
+    tensors.push_back({"blk.0.ssm_a", {1, n}});
+    tensors.push_back({"blk.0.ssm_norm.weight", {kHead}});
+    tensors.push_back({"blk.0.attn_output.weight", {inner, d}});
+  };
+  return model;
+}
+
 // Sizes of TinyStreamsModel: the rank of the low-rank block, and what a layer has of a token.
 inline constexpr int64_t kTinyLaurel = 4;
 inline constexpr int64_t kTinyLayerWidth = 6;
