@@ -546,10 +546,16 @@ int64_t RowsOf(const GgufFile& file, const std::string& name) {
   return tensor == nullptr ? 0 : tensor->dims[1];
 }
 
-Result<Gating> ReadGating(const GgufFile& file, const MetadataReader& metadata, Gating missing) {
+// `layer` is the first with experts.
+Result<Gating> ReadGating(const GgufFile& file, const MetadataReader& metadata,
+                          const Family& family, int64_t layer) {
   constexpr std::string_view kKey = "expert_gating_func";
   THAW_ASSIGN(const uint64_t stated, file.GetUintOr(metadata.Key(kKey), 0));
-  if (stated == 0) return missing;
+  if (stated == 0) {
+    const bool is_sigmoid = family.choice_bias_means_sigmoid &&
+                            file.FindTensor(fmt::format("blk.{}.exp_probs_b.bias", layer));
+    return is_sigmoid ? Gating::kSigmoid : family.gating;
+  }
   if (stated > static_cast<uint64_t>(Gating::kSoftmaxOfChosen)) {
     return Fail(ErrorCode::kUnsupported,
                 "{}: field '{}' is {}; supported are: 1 (softmax), 2 (sigmoid), 3 (softmax of the "
@@ -604,7 +610,7 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
     return Fail(ErrorCode::kCorrupt, "{}: tensor '{}' is missing", file.path(),
                 part(with_experts, "ffn_up_exps"));
   }
-  THAW_ASSIGN(experts.gating, ReadGating(file, metadata, family.gating));
+  THAW_ASSIGN(experts.gating, ReadGating(file, metadata, family, with_experts));
   THAW_ASSIGN(experts.renormalizes,
               file.GetBoolOr(metadata.Key("expert_weights_norm"), family.renormalizes_experts));
   THAW_ASSIGN(experts.weight_scale, metadata.PositiveOrNone("expert_weights_scale", 1));

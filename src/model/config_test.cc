@@ -565,6 +565,34 @@ TEST(ModelConfig, RefusesExpertsThatContradictThemselves) {
               HasSubstr("hold fewer than 5 experts"));
 }
 
+TEST(ModelConfig, ABiasOfTheChoiceTellsTheGatingWhereTheFileDoesNot) {
+  const auto gating = [](TinyModel model, bool has_bias, uint32_t stated = 0) {
+    model.edit_tensors = [=, edit = model.edit_tensors](std::vector<TinyModel::Tensor>& tensors) {
+      if (edit) edit(tensors);
+      tensors.push_back({"blk.1.ffn_gate_inp.weight", {32, 4}});
+      if (has_bias) tensors.push_back({"blk.1.exp_probs_b.bias", {4}});
+    };
+    model.add_fields = [=, name = model.architecture, add = model.add_fields](GgufWriter& writer) {
+      if (add) add(writer);
+      THAW_CHECK(writer.SetNumber<uint32_t>(name + ".expert_count", 4));
+      THAW_CHECK(writer.SetNumber<uint32_t>(name + ".expert_used_count", 2));
+      THAW_CHECK(writer.SetNumber<uint32_t>(name + ".expert_feed_forward_length", 8));
+      if (stated == 0) return;
+      THAW_CHECK(writer.SetNumber<uint32_t>(name + ".expert_gating_func", stated));
+    };
+    const auto config = Read(model);
+    THAW_CHECK(config);
+    return config->experts.gating;
+  };
+  const TinyModel deepseek2 = TinyLatentModel(/*is_absorbed=*/true);
+  EXPECT_EQ(gating(deepseek2, /*has_bias=*/false), Gating::kSoftmax);  // DeepSeek-V2
+  EXPECT_EQ(gating(deepseek2, /*has_bias=*/true), Gating::kSigmoid);   // GLM-4.7-Flash
+  EXPECT_EQ(gating(deepseek2, /*has_bias=*/true, /*stated=*/1), Gating::kSoftmax);
+  TinyModel ernie;
+  ernie.architecture = "ernie4_5-moe";
+  EXPECT_EQ(gating(ernie, /*has_bias=*/true), Gating::kSoftmax);
+}
+
 TEST(ModelConfig, ReadsLatentAttention) {
   const auto absorbed = Read(TinyLatentModel(/*is_absorbed=*/true));
   ASSERT_TRUE(absorbed) << absorbed.error().message;

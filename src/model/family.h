@@ -145,7 +145,9 @@ struct Family {
   std::string_view ffn_down = "ffn_down";
 
   // Of layers with experts; which they are says the file (blk.N.ffn_gate_inp.weight).
-  Gating gating = Gating::kSoftmax;   // where the file states none
+  Gating gating = Gating::kSoftmax;  // where the file states none
+  // But sigmoid where the first layer with experts has biases of the choice.
+  bool choice_bias_means_sigmoid = false;
   bool renormalizes_experts = false;  // likewise: a token's weights add up to 1
   bool routes_stream = false;         // routers read the stream as attention does, without its norm
   bool shares_kv = false;  // the last attention.shared_kv_layers see keys and values of others
