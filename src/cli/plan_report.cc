@@ -28,6 +28,7 @@ Json PlanJson(const MemoryPlan& plan) {
           {"kv_bytes", plan.kv_bytes},
           {"scratch_bytes", plan.scratch_bytes},
           {"logits_bytes", plan.logits_bytes},
+          {"row_cache_bytes", plan.row_cache_bytes},
           {"weight_capacity_bytes", plan.weight_capacity_bytes},
           {"slot_bytes", plan.slot_bytes},
           {"weight_bytes", plan.weight_bytes},
@@ -92,6 +93,7 @@ std::string PlanTable(const MemoryPlan& plan) {
       Row("  activations", plan.scratch_bytes,
           fmt::format("{} tokens at once", plan.prefill_chunk)) +
       Row("  logits", plan.logits_bytes, "") +
+      Row("  row cache", plan.row_cache_bytes, "embeddings that tokens asked for last") +
       Row("  weights", plan.weight_capacity_bytes,
           plan.slot_bytes == 0 ? ""
                                : fmt::format("{} of it slots for those without a place",
@@ -116,7 +118,8 @@ std::string PlanLine(const MemoryPlan& plan) {
       "resident",
       FormatBytes(plan.budget_bytes),
       FormatBytes(plan.program_bytes + plan.growth_bytes + plan.kernel_bytes),
-      FormatBytes(plan.kv_bytes), FormatBytes(plan.scratch_bytes + plan.logits_bytes),
+      FormatBytes(plan.kv_bytes),
+      FormatBytes(plan.scratch_bytes + plan.logits_bytes + plan.row_cache_bytes),
       FormatBytes(plan.weight_capacity_bytes), FormatBytes(plan.shares.resident_bytes),
       FormatBytes(plan.weight_bytes));
   if (plan.shares.streamed_bytes > 0) {

@@ -21,6 +21,7 @@ MemoryPlan Example() {
           .kv_bytes = 10 * kMiB,
           .scratch_bytes = 3 * kMiB,
           .logits_bytes = 2 * kMiB,
+          .row_cache_bytes = 1 * kMiB,
           .weight_capacity_bytes = 58 * kMiB,
           .context = 4096,
           .prefill_chunk = 128,
@@ -36,8 +37,8 @@ TEST(PlanJson, HasEveryKeyOfTheCommandLinesDefinition) {
   const Json json = PlanJson(Example());
   for (const char* key :
        {"floor_bytes", "budget_bytes", "resident_bytes", "streamed_bytes", "weight_bytes",
-        "kv_bytes", "scratch_bytes", "logits_bytes", "program_bytes", "growth_bytes",
-        "kernel_bytes", "slot_bytes", "context", "prefill_chunk"}) {
+        "kv_bytes", "scratch_bytes", "logits_bytes", "row_cache_bytes", "program_bytes",
+        "growth_bytes", "kernel_bytes", "slot_bytes", "context", "prefill_chunk"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   EXPECT_EQ(json["bytes_read_per_token"], 150 * kMiB);
@@ -76,8 +77,9 @@ TEST(PlanTable, NamesEachShareAndWhatIsLeft) {
   const std::string table = PlanTable(Example());
   EXPECT_THAT(table, HasSubstr("budget         100.0 MiB\n"));
   EXPECT_THAT(table, HasSubstr("\n  KV cache      10.0 MiB  4096 positions\n"));
+  EXPECT_THAT(table, HasSubstr("\n  row cache      1.0 MiB  embeddings"));
   EXPECT_THAT(table, HasSubstr("\n  weights       58.0 MiB  8.0 MiB of it slots"));
-  EXPECT_THAT(table, HasSubstr("\n  unused         2.0 MiB\n"));
+  EXPECT_THAT(table, HasSubstr("\n  unused         1.0 MiB\n"));
   EXPECT_THAT(table, HasSubstr("\n  resident      50.0 MiB  25.0 %\n"));
   EXPECT_THAT(table, EndsWith("\n  streamed     150.0 MiB  for every token\n"));
 }
@@ -91,7 +93,7 @@ TEST(PlanTable, LeavesNothingNegativeWhereTheProgramGrew) {
 TEST(PlanLine, MentionsStreamingOnlyWhereThereIsSome) {
   MemoryPlan plan = Example();
   EXPECT_EQ(PlanLine(plan),
-            "budget 100.0 MiB: program 25.0 MiB, KV cache 10.0 MiB, activations 5.0 MiB, weights "
+            "budget 100.0 MiB: program 25.0 MiB, KV cache 10.0 MiB, activations 6.0 MiB, weights "
             "58.0 MiB | 50.0 MiB of 200.0 MiB of weights resident, 150.0 MiB streamed for every "
             "token");
   plan.shares.streamed_bytes = 0;

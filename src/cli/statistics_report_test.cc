@@ -103,6 +103,8 @@ TEST(StatisticsJson, HasEveryKeyOfTheCommandLinesDefinition) {
                           "reader",
                           "disk_bytes",
                           "page_cache_bytes",
+                          "rows_read",
+                          "row_hits",
                           "row_bytes_read",
                           "capacity_bytes"}) {
     EXPECT_TRUE(json["cache"].contains(key)) << key;

@@ -100,7 +100,7 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
   THAW_ASSIGN(const KernelTable* kernels, SelectCheckedKernels(options.kernels, types));
   for (WeightMatrix& matrix : description.matrices) {
     matrix.is_packed =
-        kernels->packs_rows && !matrix.row_lookup_only && CanPackRows(matrix.type, matrix.cols);
+        kernels->packs_rows && matrix.is_multiplied() && CanPackRows(matrix.type, matrix.cols);
   }
   THAW_ASSIGN(TileMap map, TileMap::Create(std::exchange(description.matrices, {})));
   // Now, not at their first use, so that the plan knows what they take.
@@ -118,7 +118,6 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
   input.huge_pages = system.huge_pages == "always" || system.huge_pages == "madvise";
   input.threads = filled.threads;
   input.io_threads = filled.io_threads;
-  input.embedding_row_bytes = map.matrix(description.weights.embedding).row_bytes();
   input.kv_type = filled.kv_type;
   input.context = filled.context;
   input.prefill_chunk = filled.prefill_chunk;
@@ -225,9 +224,10 @@ Result<std::unique_ptr<Engine>> Engine::Load(const std::string& path, const Engi
 
 Result<void> Engine::ClaimShares() {
   const std::pair<const char*, uint64_t> shares[] = {
-      {"program", plan_.program_bytes}, {"growth", plan_.growth_bytes},
-      {"kernel", plan_.kernel_bytes},   {"activations", plan_.scratch_bytes},
-      {"logits", plan_.logits_bytes},   {"reserved", plan_.reserved_bytes},
+      {"program", plan_.program_bytes},   {"growth", plan_.growth_bytes},
+      {"kernel", plan_.kernel_bytes},     {"activations", plan_.scratch_bytes},
+      {"logits", plan_.logits_bytes},     {"row cache", plan_.row_cache_bytes},
+      {"reserved", plan_.reserved_bytes},
   };
   // The floor allows for the program's size to differ from run to run.
   ledger_.SetLimit(std::max(plan_.budget_bytes, plan_.claimed_bytes()));

@@ -68,11 +68,10 @@ MemoryPlan FixedShares(const MemoryPlanInput& in, uint64_t budget, int64_t conte
       static_cast<uint64_t>(WeightCache::MostThawers(in.io_threads)) * in.map->pack_scratch_bytes();
   plan.kv_bytes = KvCache::Bytes(
       config, {.type = in.kv_type, .n_positions = context, .max_batch = plan.prefill_chunk});
+  plan.row_cache_bytes = RowCache::Bytes(*in.map);
   plan.reserved_bytes = in.reserved_bytes;
-  plan.scratch_bytes = WorkspaceBytes(config, {.max_batch = plan.prefill_chunk,
-                                               .max_context = context,
-                                               .threads = in.threads,
-                                               .embedding_row_bytes = in.embedding_row_bytes});
+  plan.scratch_bytes = WorkspaceBytes(
+      config, {.max_batch = plan.prefill_chunk, .max_context = context, .threads = in.threads});
   const uint64_t row = static_cast<uint64_t>(config.n_vocab) * sizeof(float);
   plan.logits_chunk = std::clamp(static_cast<int64_t>(budget / kLogitsShare / row), int64_t{1},
                                  std::min(plan.prefill_chunk, kMostLogitsChunk));
@@ -84,7 +83,7 @@ MemoryPlan FixedShares(const MemoryPlanInput& in, uint64_t budget, int64_t conte
 
 uint64_t SumOfShares(const MemoryPlan& plan) {
   return plan.program_bytes + plan.growth_bytes + plan.kernel_bytes + plan.kv_bytes +
-         plan.scratch_bytes + plan.logits_bytes + plan.reserved_bytes;
+         plan.scratch_bytes + plan.logits_bytes + plan.row_cache_bytes + plan.reserved_bytes;
 }
 
 // With a chunk as stated, or as small as any, and few logits at a time.

@@ -28,6 +28,7 @@ struct MemoryPlan {
   uint64_t kv_bytes = 0;       // of one sequence
   uint64_t scratch_bytes = 0;  // activations
   uint64_t logits_bytes = 0;
+  uint64_t row_cache_bytes = 0;        // of tables that are looked up by row
   uint64_t reserved_bytes = 0;         // for whoever asked for them: MemoryPlanInput
   uint64_t weight_capacity_bytes = 0;  // places and slots
 
@@ -41,7 +42,7 @@ struct MemoryPlan {
 
   uint64_t claimed_bytes() const {
     return program_bytes + growth_bytes + kernel_bytes + kv_bytes + scratch_bytes + logits_bytes +
-           reserved_bytes + weight_capacity_bytes;
+           row_cache_bytes + reserved_bytes + weight_capacity_bytes;
   }
 
   // Weights read for each decoded token: what is streamed, where the policy keeps a plan, and of
@@ -64,7 +65,6 @@ struct MemoryPlanInput {
   bool huge_pages = false;  // whether the system gives them
   int threads = 1;
   int io_threads = 0;
-  int64_t embedding_row_bytes = 0;
   KvType kv_type = KvType::kF16;
   int64_t context = 0;          // 0: the model's, at most 4096, less where it does not fit
   int64_t prefill_chunk = 0;    // 0: what the budget has room for

@@ -9,6 +9,7 @@
 #include "io/temporary_directory.h"
 #include "model/kv_cache.h"
 #include "model/weights.h"
+#include "residency/row_cache.h"
 
 namespace thaw {
 namespace {
@@ -52,7 +53,6 @@ class MemoryPlanTest : public ::testing::Test {
     input_.default_budget_bytes = 900 * kMiB;
     input_.huge_pages = true;
     input_.threads = 2;
-    input_.embedding_row_bytes = 544;
     input_.context = 1024;
   }
 
@@ -76,6 +76,7 @@ TEST_F(MemoryPlanTest, SharesAddUpToNoMoreThanAnyBudgetFromTheFloorOn) {
     EXPECT_EQ(plan->shares.resident_bytes + plan->shares.streamed_bytes, plan->weight_bytes);
     EXPECT_EQ(plan->weight_bytes, map_->weight_bytes());
     EXPECT_EQ(plan->kv_bytes, KvCache::Bytes(config_, {.type = KvType::kF16, .n_positions = 1024}));
+    EXPECT_EQ(plan->row_cache_bytes, RowCache::Bytes(*map_));
     EXPECT_EQ(plan->bytes_read_per_token(), plan->shares.streamed_bytes);
   }
 }

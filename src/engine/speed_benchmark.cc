@@ -48,7 +48,7 @@ size_t HashOf(std::span<const float> logits) {
 uint64_t OperationsOf(const TileMap& map, Phase phase, int64_t tokens) {
   uint64_t operations = 0;
   for (const WeightMatrix& matrix : map.matrices()) {
-    if (matrix.row_lookup_only) continue;
+    if (!matrix.is_multiplied()) continue;
     const bool is_once = phase == Phase::kPrefill && matrix.group == WeightGroup::kOutput;
     const int64_t rows = matrix.is_chosen() ? matrix.rows_of_expert() * matrix.n_used : matrix.rows;
     operations += static_cast<uint64_t>(2 * rows * matrix.cols * (is_once ? 1 : tokens));

@@ -107,13 +107,9 @@ Result<std::unique_ptr<Model>> Model::Create(ModelDescription description, Weigh
   }
   std::unique_ptr<Model> model(
       new Model(std::move(description), std::move(angles), weights, kernels, pool, options));
-  THAW_ASSIGN(model->work_,
-              AllocateWorkspace(model->config_,
-                                {.max_batch = options.max_batch,
-                                 .max_context = options.max_context,
-                                 .threads = pool.thread_count(),
-                                 .embedding_row_bytes =
-                                     weights.map().matrix(model->weights_.embedding).row_bytes()}));
+  THAW_ASSIGN(model->work_, AllocateWorkspace(model->config_, {.max_batch = options.max_batch,
+                                                               .max_context = options.max_context,
+                                                               .threads = pool.thread_count()}));
   return model;
 }
 
@@ -187,33 +183,47 @@ Result<void> Model::Forward(std::span<const BatchToken> batch, std::span<float> 
 }
 
 Result<void> Model::Embed(std::span<const BatchToken> batch) {
-  const WeightMatrix& embedding = cache_.map().matrix(weights_.embedding);
-  const std::span row(work_.row, static_cast<size_t>(embedding.row_bytes()));
-  for (size_t i = 0; i < batch.size(); ++i) {
-    THAW_TRY(cache_.ReadRow(weights_.embedding, batch[i].token, row));
-    const auto d = static_cast<size_t>(config_.d_model);
-    const std::span x(work_.x + i * d, d);
-    THAW_TRY(Dequantize(embedding.type, row, x));
-    if (config_.embedding_scale != 1) Scale(x, config_.embedding_scale);
-    if (weights_.position_embedding >= 0) THAW_TRY(AddPosition(batch[i].position, x));
-    if (weights_.embedding_norm) Norm(*weights_.embedding_norm, x.data(), x.data());
-  }
-  THAW_TRY(EmbedForLayers(batch));
-  return SpreadStreams(std::ssize(batch));
+  THAW_TRY(LookUp(batch));
+  const auto n_tokens = static_cast<int64_t>(batch.size());
+  ForEachToken(n_tokens, [&](int64_t i) {
+    const int64_t d = config_.d_model;
+    float* x = work_.x + i * d;
+    if (config_.embedding_scale != 1) {
+      Scale(std::span(x, static_cast<size_t>(d)), config_.embedding_scale);
+    }
+    if (weights_.position_embedding >= 0) kernels_.add(x, work_.projected + i * d, d, x);
+    if (weights_.embedding_norm) Norm(*weights_.embedding_norm, x, x);
+  });
+  THAW_TRY(EmbedForLayers(n_tokens));
+  return SpreadStreams(n_tokens);
 }
 
-Result<void> Model::AddPosition(int64_t position, std::span<float> x) {
-  const WeightMatrix& positions = cache_.map().matrix(weights_.position_embedding);
-  if (position >= positions.rows) {
-    return Fail(ErrorCode::kInvalidArgument,
-                "position {}: the model has learned positions below {}", position, positions.rows);
+Result<void> Model::LookUp(std::span<const BatchToken> batch) {
+  rows_.clear();
+  for (const BatchToken& token : batch) rows_.push_back({weights_.embedding, token.token});
+  if (weights_.position_embedding >= 0) {
+    const int64_t n_positions = cache_.map().matrix(weights_.position_embedding).rows;
+    for (const BatchToken& token : batch) {
+      if (token.position >= n_positions) {
+        return Fail(ErrorCode::kInvalidArgument,
+                    "position {}: the model has learned positions below {}", token.position,
+                    n_positions);
+      }
+      rows_.push_back({weights_.position_embedding, token.position});
+    }
   }
-  std::vector<std::byte> row(static_cast<size_t>(positions.row_bytes()));
-  std::vector<float> learned(x.size());
-  THAW_TRY(cache_.ReadRow(weights_.position_embedding, position, row));
-  THAW_TRY(Dequantize(positions.type, row, learned));
-  kernels_.add(x.data(), learned.data(), std::ssize(x), x.data());
-  return {};
+  if (weights_.layer_embedding >= 0) {
+    for (const BatchToken& token : batch) rows_.push_back({weights_.layer_embedding, token.token});
+  }
+  return cache_.ReadRows(rows_, [&](size_t i, std::span<const std::byte> bytes) {
+    const int32_t matrix = rows_[i].matrix;
+    float* out = matrix == weights_.embedding            ? work_.x
+                 : matrix == weights_.position_embedding ? work_.projected
+                                                         : work_.layer_inputs;
+    const WeightMatrix& table = cache_.map().matrix(matrix);
+    const auto width = static_cast<size_t>(table.cols);
+    return Dequantize(table.type, bytes, std::span(out + i % batch.size() * width, width));
+  });
 }
 
 float* Model::CosSin(int rope, int64_t i) {

@@ -106,9 +106,13 @@ class Model {
   // x [n_tokens, k] with its int8 copy in work_.quantized.
   Activations Quantize(const float* x, int64_t n_tokens, int64_t k);
 
+  // The stream before the first layer, and what layers have of the tokens.
   Result<void> Embed(std::span<const BatchToken> batch);
-  // model_layer_embeddings.cc. What all layers have of the tokens, from their ids and the stream.
-  Result<void> EmbedForLayers(std::span<const BatchToken> batch);
+  // The rows of the tokens in all tables: of their embeddings to work_.x, of their positions to
+  // work_.projected, of layers to work_.layer_inputs.
+  Result<void> LookUp(std::span<const BatchToken> batch);
+  // model_layer_embeddings.cc. Adds what comes of the stream to what layers have of the tokens.
+  Result<void> EmbedForLayers(int64_t n_tokens);
   // Adds to the stream what a layer has of the tokens, gated by the stream. Where there are several
   // it adds to all but the first, which it reads scaled from work_.normed.
   Result<void> AddLayerEmbedding(int64_t index, int64_t n_tokens);
@@ -132,8 +136,6 @@ class Model {
   // Adds what attention has projected to the stream, and the low-rank block of what it read.
   Result<void> AddWithLaurel(const LayerWeights& layer, int64_t n_tokens);
 
-  // Adds the learned embedding of a position.
-  Result<void> AddPosition(int64_t position, std::span<float> x);
   // Cosines and sines of a token of the batch.
   float* CosSin(int rope, int64_t i);
   // [d_model] -> [d_model], which may be the same.
@@ -297,7 +299,8 @@ class Model {
   const ModelOptions options_;
 
   Workspace work_;
-  std::vector<TokenRun> sequences_;  // of the current pass
+  std::vector<TableRow> rows_;       // of the current pass, table by table
+  std::vector<TokenRun> sequences_;  // likewise
   std::vector<TokenRun> runs_;       // likewise
   std::vector<int64_t> sparse_;      // likewise
   std::vector<Product> recurrent_products_;

@@ -3,30 +3,20 @@
 // (model_streams.cc) the first gates it, and the others get it.
 #include <cmath>
 #include <numbers>
-#include <vector>
 
-#include "kernels/dequantize.h"
 #include "model/model.h"
 
 namespace thaw {
 
-Result<void> Model::EmbedForLayers(std::span<const BatchToken> batch) {
+Result<void> Model::EmbedForLayers(int64_t n_tokens) {
   const int64_t size = config_.layer_embedding;
   if (size == 0) return {};
-  const auto n_tokens = static_cast<int64_t>(batch.size());
   const int64_t d = config_.d_model;
   const int64_t width = config_.n_layers * size;
   const Activations stream = Quantize(work_.x, n_tokens, d);
   const Product projection[] = {{&weights_.layer_projection, &stream, work_.layer_projected}};
   THAW_TRY(Multiply(projection));
 
-  const WeightMatrix& table = cache_.map().matrix(weights_.layer_embedding);
-  std::vector<std::byte> row(static_cast<size_t>(table.row_bytes()));
-  for (int64_t i = 0; i < n_tokens; ++i) {
-    const std::span inputs(work_.layer_inputs + i * width, static_cast<size_t>(width));
-    THAW_TRY(cache_.ReadRow(weights_.layer_embedding, batch[static_cast<size_t>(i)].token, row));
-    THAW_TRY(Dequantize(table.type, row, inputs));
-  }
   const float of_rows = std::sqrt(static_cast<float>(size));
   const float of_stream = 1 / std::sqrt(static_cast<float>(d));
   ForEachToken(n_tokens, [&](int64_t i) {

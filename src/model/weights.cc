@@ -71,9 +71,9 @@ class TensorFinder {
 
   // A matrix of `rows` x `cols`; its index in the weight cache.
   Result<int32_t> Matrix(const std::string& name, int64_t rows, int64_t cols,
-                         bool row_lookup_only = false) {
+                         MatrixUse use = MatrixUse::kMultiplied) {
     THAW_ASSIGN(const TensorInfo* tensor, FindMatrix(name, rows, cols));
-    return Add(*tensor, 0, rows, row_lookup_only);
+    return Add(*tensor, 0, rows, use);
   }
 
   // `stem`.weight of `rows` x `cols` with, perhaps, `stem`.bias and `stem`.scale.
@@ -92,7 +92,7 @@ class TensorFinder {
     const int64_t n = model_.config.experts.n;
     LinearWeights linear{.rows = rows, .cols = cols};
     THAW_ASSIGN(const TensorInfo* tensor, FindMultiplied(stem + ".weight", {cols, rows, n, 1}));
-    linear.matrix = Add(*tensor, 0, n * rows, /*row_lookup_only=*/false);
+    linear.matrix = Add(*tensor, 0, n * rows);
     model_.matrices.back().n_experts = n;
     model_.matrices.back().n_used = model_.config.experts.n_used;
     THAW_ASSIGN(linear.bias, Floats(stem + ".bias", {rows, n, 1, 1}, bias));
@@ -103,10 +103,8 @@ class TensorFinder {
   // `stem`.weight, which holds `rows` x `cols` for each of `n` heads.
   Result<LinearWeights> Heads(const std::string& stem, int64_t n, int64_t rows, int64_t cols) {
     THAW_ASSIGN(const TensorInfo* tensor, FindMultiplied(stem + ".weight", {cols, rows, n, 1}));
-    return LinearWeights{.matrix = Add(*tensor, 0, n * rows, /*row_lookup_only=*/false),
-                         .rows = n * rows,
-                         .cols = cols,
-                         .n_heads = n};
+    return LinearWeights{
+        .matrix = Add(*tensor, 0, n * rows), .rows = n * rows, .cols = cols, .n_heads = n};
   }
 
   // `stem`.weight, which holds `n` matrices of `rows` x `cols`, each with one x and y of its own.
@@ -136,9 +134,7 @@ class TensorFinder {
     THAW_ASSIGN(const std::vector<float> biases, Vector(stem + ".bias", rows, bias));
     int64_t first = 0;
     for (const Part& part : parts) {
-      *part.weights = {.matrix = Add(*tensor, first, part.rows, /*row_lookup_only=*/false),
-                       .rows = part.rows,
-                       .cols = cols};
+      *part.weights = {.matrix = Add(*tensor, first, part.rows), .rows = part.rows, .cols = cols};
       if (!biases.empty()) {
         part.weights->bias.assign(biases.begin() + first, biases.begin() + first + part.rows);
       }
@@ -190,7 +186,8 @@ class TensorFinder {
   }
 
   // Rows [first, first + rows) of a tensor as a matrix of the weight cache.
-  int32_t Add(const TensorInfo& tensor, int64_t first, int64_t rows, bool row_lookup_only) {
+  int32_t Add(const TensorInfo& tensor, int64_t first, int64_t rows,
+              MatrixUse use = MatrixUse::kMultiplied) {
     const int64_t cols = tensor.dims[0];
     const auto skipped = static_cast<uint64_t>(first * RowBytes(tensor.type, cols));
     model_.matrices.push_back({.name = tensor.name,
@@ -201,7 +198,7 @@ class TensorFinder {
                                .offset = tensor.offset + skipped,
                                .layer = layer_,
                                .group = group_,
-                               .row_lookup_only = row_lookup_only});
+                               .use = use});
     return static_cast<int32_t>(model_.matrices.size() - 1);
   }
 
@@ -797,15 +794,16 @@ Result<ModelDescription> DescribeModel(const GgufFile& file) {
   if (config.family->positions == Positions::kLearned) {
     THAW_ASSIGN(model.weights.position_embedding,
                 find.Matrix("position_embd.weight", config.context_length, config.d_model,
-                            /*row_lookup_only=*/true));
+                            MatrixUse::kLookedUp));
   }
   if (layer_width != 0) {
     THAW_ASSIGN(model.weights.layer_embedding,
                 find.Matrix("per_layer_token_embd.weight", config.n_vocab, layer_width,
-                            /*row_lookup_only=*/true));
+                            MatrixUse::kLookedUp));
   }
-  THAW_ASSIGN(model.weights.embedding, find.Matrix("token_embd.weight", config.n_vocab,
-                                                   config.d_model, /*row_lookup_only=*/!tied));
+  THAW_ASSIGN(model.weights.embedding,
+              find.Matrix("token_embd.weight", config.n_vocab, config.d_model,
+                          tied ? MatrixUse::kBoth : MatrixUse::kLookedUp));
   LinearWeights& output = model.weights.output;
   if (tied) {
     output = {.matrix = model.weights.embedding, .rows = config.n_vocab, .cols = config.d_model};

@@ -70,12 +70,12 @@ const WeightMatrix& EmbeddingOf(const ModelDescription& model) {
 TEST(DescribeModel, WithoutAnOutputMatrixTheEmbeddingServes) {
   const auto tied = Describe({});
   EXPECT_EQ(tied->weights.output.matrix, tied->weights.embedding);
-  EXPECT_FALSE(EmbeddingOf(*tied).row_lookup_only);
+  EXPECT_EQ(EmbeddingOf(*tied).use, MatrixUse::kBoth);
   const auto untied = Describe(Edited([](auto& tensors) {
     tensors.push_back({"output.weight", {32, TinyModel::kVocabulary}});
   }));
   EXPECT_NE(untied->weights.output.matrix, untied->weights.embedding);
-  EXPECT_TRUE(EmbeddingOf(*untied).row_lookup_only);
+  EXPECT_EQ(EmbeddingOf(*untied).use, MatrixUse::kLookedUp);
 }
 
 TEST(DescribeModel, SlopesOfHeadsHalveOverTheHeads) {

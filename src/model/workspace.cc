@@ -212,7 +212,6 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
     AddRecurrence(c, batch, size.threads, layout, w);
   }
   layout.Add(w.matmul_scratch, size.threads * static_cast<int64_t>(w.matmul_scratch_stride));
-  layout.Add(w.row, size.embedding_row_bytes);
   return layout.bytes();
 }
 

@@ -17,7 +17,6 @@ struct WorkspaceSize {
   int64_t max_batch = 1;    // tokens of one forward pass
   int64_t max_context = 1;  // positions of the longest sequence
   int threads = 1;
-  int64_t embedding_row_bytes = 0;  // as in the file
 };
 
 // KV heads of single tokens whose spans of positions run apart from each other, so that their
@@ -54,7 +53,6 @@ struct Workspace {
   std::byte* quantized = nullptr;          // activations of the batch as int8
   std::byte* quantized_hidden = nullptr;   // those of hidden layers: `quantized` without experts
   std::byte* matmul_scratch = nullptr;     // [threads, matmul_scratch_stride]
-  std::byte* row = nullptr;                // [embedding_row_bytes]
   size_t matmul_scratch_stride = 0;        // bytes
   size_t attention_scratch_stride = 0;     // bytes
   int64_t attention_states_stride = 0;     // floats

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "residency/placement.h"
+#include "residency/row_cache.h"
 
 namespace thaw {
 
@@ -26,7 +27,7 @@ struct CacheStatistics {
   uint64_t miss_bytes = 0;
   uint64_t evictions = 0;         // tiles that left for another one
   uint64_t bytes_read = 0;        // tiles and single rows, as they lie in files
-  uint64_t row_bytes_read = 0;    // of these, single rows
+  RowStatistics rows = {};        // of these, single rows
   uint64_t disk_bytes = 0;        // asked of the device by direct reads, rounded to its blocks
   uint64_t page_cache_bytes = 0;  // of bytes_read, found in the page cache
   double read_seconds = 0;        // from asking for a tile to having it, summed over tiles
@@ -43,7 +44,7 @@ struct CacheStatistics {
   double hit_rate_bytes() const { return Share(hit_bytes, miss_bytes); }
   // What hits would have cost at the rate at which tiles were read.
   double time_saved_seconds() const {
-    const uint64_t read = bytes_read - row_bytes_read;
+    const uint64_t read = bytes_read - rows.bytes_read;
     return read == 0 ? 0.0
                      : read_seconds * static_cast<double>(hit_bytes) / static_cast<double>(read);
   }

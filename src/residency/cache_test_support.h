@@ -140,6 +140,7 @@ class TestModel {
                           .offset = offset,
                           .layer = shape.layer,
                           .group = shape.group,
+                          .use = MatrixUse::kBoth,
                           .is_packed = shape.is_packed,
                           .n_experts = shape.n_experts,
                           .n_used = shape.n_used});
@@ -239,6 +240,19 @@ inline void RunPass(WeightCache& cache, const TestModel& model, int threads = 1)
   const int32_t end = cache.map().tile_count();
   ASSERT_TRUE(cache.BeginPass(end));
   Visit(cache, model, TilesOf(0, end), threads);
+}
+
+// One row through the cache.
+inline std::vector<std::byte> RowOf(WeightCache& cache, int32_t matrix, int64_t row) {
+  std::vector<std::byte> bytes;
+  const TableRow rows[] = {{matrix, row}};
+  const auto done =
+      cache.ReadRows(rows, [&](size_t, std::span<const std::byte> of_row) -> Result<void> {
+        bytes.assign(of_row.begin(), of_row.end());
+        return {};
+      });
+  EXPECT_TRUE(done);
+  return bytes;
 }
 
 // Of the tiles that have a place now.

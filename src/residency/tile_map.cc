@@ -66,7 +66,7 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
     range.first = map.tile_count();
     range.rows_per_tile = RowsPerTile(matrix);
     map.has_experts_ |= matrix.is_chosen();
-    const int64_t tiled_rows = matrix.row_lookup_only ? 0 : matrix.rows;
+    const int64_t tiled_rows = matrix.is_multiplied() ? matrix.rows : 0;
     for (int64_t row = 0; row < tiled_rows; row += map.tiles_.back().row_count) {
       Tile tile;
       tile.matrix = static_cast<int32_t>(i);

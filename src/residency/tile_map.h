@@ -24,6 +24,13 @@ enum class WeightGroup : uint8_t { kAttention, kFeedForward, kExperts, kOutput }
 // "attn", "ffn", "experts", "output"
 std::string_view WeightGroupName(WeightGroup group);
 
+// How passes read a matrix.
+enum class MatrixUse : uint8_t {
+  kMultiplied,
+  kLookedUp,  // row by row, as a table (residency/row_cache.h): it gets no tiles
+  kBoth,      // an embedding that is the output matrix too
+};
+
 // A weight matrix where it lies in its file: `rows` rows of `cols` elements, one after another.
 struct WeightMatrix {
   std::string name;  // the tensor's name
@@ -36,8 +43,7 @@ struct WeightMatrix {
   int32_t layer = 0;  // the output matrix stands in a layer of its own, after the last
   WeightGroup group = WeightGroup::kAttention;
 
-  // Only ever read row by row (an embedding that is not also the output matrix): it gets no tiles.
-  bool row_lookup_only = false;
+  MatrixUse use = MatrixUse::kMultiplied;
 
   // Its tiles lie packed in memory (tensor/packed_rows.h, where CanPackRows must hold for it).
   bool is_packed = false;
@@ -47,6 +53,8 @@ struct WeightMatrix {
   int64_t n_experts = 0;
   int64_t n_used = 0;  // experts that a token goes through
 
+  bool is_multiplied() const { return use != MatrixUse::kLookedUp; }
+  bool is_looked_up() const { return use != MatrixUse::kMultiplied; }
   int64_t row_bytes() const { return RowBytes(type, cols); }
   bool is_chosen() const { return n_experts > 0; }
   int64_t rows_of_expert() const { return is_chosen() ? rows / n_experts : rows; }

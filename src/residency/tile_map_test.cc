@@ -58,7 +58,7 @@ TEST(TileMap, TilesAreAtMostHalfAMebibyteOrSixteenRows) {
 
 TEST(TileMap, AMatrixThatIsOnlyLookedUpHasNoTiles) {
   WeightMatrix matrix = MatrixOf(100, 4, 0, FileOf(1600));
-  matrix.row_lookup_only = true;
+  matrix.use = MatrixUse::kLookedUp;
   const auto map = TileMap::Create({matrix});
   EXPECT_TRUE(map->tiles().empty());
   EXPECT_EQ(map->weight_bytes(), 0);

@@ -58,6 +58,8 @@ Result<std::unique_ptr<WeightCache>> WeightCache::Create(TileMap map,
     cache->Rearrange(std::move(targets));
   }
   cache->StartReaders();
+  THAW_ASSIGN(cache->row_cache_,
+              RowCache::Create(cache->map_, cache->NewQueue(RowCache::kRowsInFlight)));
   return cache;
 }
 
@@ -235,37 +237,27 @@ void WeightCache::Unpin(int32_t tile) {
   if (waiting_ > 0) tile_settled_.notify_all();
 }
 
-Result<void> WeightCache::ReadRow(int32_t matrix, int64_t row, std::span<std::byte> out) {
-  const WeightMatrix& source = map_.matrix(matrix);
-  const auto row_bytes = static_cast<uint64_t>(source.row_bytes());
-  THAW_CHECK(row >= 0 && row < source.rows && out.size() == row_bytes);
-  const TileMap::Range& range = map_.tiles_of(matrix);
-  if (range.count > 0) {
-    const int32_t tile = map_.TileOfRow(matrix, row);
-    if (const auto resident = PinIfResident(tile)) {
-      const int64_t row_in_tile = row - map_.tile(tile).row_begin;
-      const std::byte* data = resident->data().data();
-      if (source.is_packed) {
-        CopyPackedRow(source.type, source.cols, map_.tile(tile).row_count, data, row_in_tile,
-                      out.data());
-      } else {
-        std::memcpy(out.data(), data + static_cast<uint64_t>(row_in_tile) * row_bytes, row_bytes);
-      }
-      return {};
-    }
-  }
-  return ReadRowFromFile(source, row, out);
+Result<void> WeightCache::ReadRows(std::span<const TableRow> rows, RowCache::OnRow on_row) {
+  return row_cache_->Read(
+      rows, [&](const TableRow& at, std::span<std::byte> out) { return CopyIfResident(at, out); },
+      on_row);
 }
 
-Result<void> WeightCache::ReadRowFromFile(const WeightMatrix& matrix, int64_t row,
-                                          std::span<std::byte> out) {
-  const uint64_t offset = matrix.offset + static_cast<uint64_t>(row) * out.size();
-  if (auto read = ReadExactlyAt(*matrix.file, offset, out); !read) {
-    return Fail(std::move(read).error().In(fmt::format("tensor '{}', row {}", matrix.name, row)));
+bool WeightCache::CopyIfResident(const TableRow& at, std::span<std::byte> out) {
+  const WeightMatrix& source = map_.matrix(at.matrix);
+  if (!source.is_multiplied()) return false;
+  const int32_t tile = map_.TileOfRow(at.matrix, at.row);
+  const auto resident = PinIfResident(tile);
+  if (!resident) return false;
+  const int64_t row_in_tile = at.row - map_.tile(tile).row_begin;
+  const std::byte* data = resident->data().data();
+  if (source.is_packed) {
+    CopyPackedRow(source.type, source.cols, map_.tile(tile).row_count, data, row_in_tile,
+                  out.data());
+  } else {
+    std::memcpy(out.data(), data + static_cast<uint64_t>(row_in_tile) * out.size(), out.size());
   }
-  bytes_read_.fetch_add(out.size(), std::memory_order_relaxed);
-  row_bytes_read_.fetch_add(out.size(), std::memory_order_relaxed);
-  return {};
+  return true;
 }
 
 // Bit i: visited i passes ago.
@@ -303,10 +295,10 @@ CacheStatistics WeightCache::Statistics() const {
     return 1e-9 * static_cast<double>(ns.load(std::memory_order_relaxed));
   };
   s.evictions = evictions_.load(std::memory_order_relaxed);
-  s.bytes_read = bytes_read_.load(std::memory_order_relaxed);
-  s.row_bytes_read = row_bytes_read_.load(std::memory_order_relaxed);
-  s.disk_bytes = disk_bytes_.load(std::memory_order_relaxed);
-  s.page_cache_bytes = page_cache_bytes_.load(std::memory_order_relaxed);
+  s.rows = row_cache_->Statistics();
+  s.bytes_read = bytes_read_.load(std::memory_order_relaxed) + s.rows.bytes_read;
+  s.disk_bytes = disk_bytes_.load(std::memory_order_relaxed) + s.rows.disk_bytes;
+  s.page_cache_bytes = page_cache_bytes_.load(std::memory_order_relaxed) + s.rows.page_cache_bytes;
   s.read_seconds = seconds(read_ns_);
   s.thaw_seconds = seconds(thaw_ns_);
   s.stall_seconds = seconds(stall_ns_);

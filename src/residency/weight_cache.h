@@ -15,9 +15,9 @@
 // and which share slots is the policy's to say (residency/policy.h). Both are extents of one range
 // of addresses; lowering the capacity gives memory back from its end.
 //
-// Threads: everything is thread safe; no lock is held across a read. Reader threads read ahead of
-// the pass that BeginPass announced, and before that what Expect did; Pin reads by itself what
-// nobody reads.
+// Threads: everything is thread safe; no lock is held across a read but that of the row cache.
+// Reader threads read ahead of the pass that BeginPass announced, and before that what Expect did;
+// Pin reads by itself what nobody reads.
 //
 // Costs: a hit of a tile with a place is two atomic operations on the tile's own cache line and
 // three relaxed counters; a visit of a tile in a slot takes the lock once more. Bad at: changing
@@ -48,6 +48,7 @@
 #include "residency/extent_allocator.h"
 #include "residency/placement.h"
 #include "residency/policy.h"
+#include "residency/row_cache.h"
 #include "residency/tile_map.h"
 #include "residency/visit_schedule.h"
 
@@ -168,9 +169,9 @@ class WeightCache {
   // A handle if the tile is resident; reads nothing, counts nothing.
   std::optional<PinnedTile> PinIfResident(int32_t tile);
 
-  // Copies the file bytes of one row to `out` (row_bytes() of them): from the resident tile where
-  // there is one, else by one small read that keeps nothing.
-  Result<void> ReadRow(int32_t matrix, int64_t row, std::span<std::byte> out);
+  // Hands out rows of matrices that are looked up, as they lie in the file: from the resident tile
+  // where there is one, else through the row cache (residency/row_cache.h, with the errors).
+  Result<void> ReadRows(std::span<const TableRow> rows, RowCache::OnRow on_row);
 
   // ------------------------------------------------------------------------------------ contents
 
@@ -272,7 +273,7 @@ class WeightCache {
   // Ends the lock; the tile is pinned for this visit already.
   PinnedTile VisitPinned(int32_t tile, bool waited, int64_t stall_ns,
                          std::unique_lock<std::mutex>& lock);
-  Result<void> ReadRowFromFile(const WeightMatrix& matrix, int64_t row, std::span<std::byte> out);
+  bool CopyIfResident(const TableRow& at, std::span<std::byte> out);
 
   // weight_cache_contents.cc
   Result<void> WaitForPreload(std::span<const int32_t> tiles, uint64_t total_bytes,
@@ -300,8 +301,10 @@ class WeightCache {
   uint64_t HistoryOf(int32_t tile) const;
   TileUse UseOf(int32_t tile) const;
 
-  // weight_cache_reading.cc; all but StartReaders and ReadLoop with mutex_ held.
+  // weight_cache_reading.cc; all but the first three with mutex_ held.
   void StartReaders();
+  // What `depth` reads go through: io_uring where it can be used.
+  std::unique_ptr<ReadQueue> NewQueue(int depth) const;
   void ReadLoop(ReadQueue& queue);
   void WakeReaders();
   void ReadAheadNow(std::unique_lock<std::mutex>& lock);
@@ -372,6 +375,8 @@ class WeightCache {
   std::condition_variable pack_scratch_free_;
   std::vector<AlignedBuffer> pack_scratch_;
 
+  std::unique_ptr<RowCache> row_cache_;
+
   size_t reader_count_ = 0;
   std::vector<std::thread> readers_;
 
@@ -380,7 +385,6 @@ class WeightCache {
   std::atomic<uint64_t> resident_bytes_{0};
   std::atomic<uint64_t> evictions_{0};
   std::atomic<uint64_t> bytes_read_{0};
-  std::atomic<uint64_t> row_bytes_read_{0};
   std::atomic<uint64_t> disk_bytes_{0};
   std::atomic<uint64_t> page_cache_bytes_{0};
   std::atomic<int64_t> read_ns_{0};

@@ -1,5 +1,5 @@
 // What a visit of a resident tile costs, statistics and tracker included, by 1 and 2 threads; and
-// what reading rows of an embedding from resident tiles costs.
+// what a row of an embedding costs, from resident tiles and from the row cache.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -20,12 +20,15 @@ const std::shared_ptr<WeightCache>& ResidentCache() {
   static const std::shared_ptr<WeightCache> resident = [] {
     auto file =
         std::make_shared<MemoryFile>("m.gguf", std::vector<std::byte>(size_t{kRows * kCols * 4}));
-    std::vector<WeightMatrix> matrices(1);
-    matrices[0] = {.name = "w",
-                   .type = ElementType::kF32,
-                   .rows = kRows,
-                   .cols = kCols,
-                   .file = std::move(file)};
+    std::vector<WeightMatrix> matrices;
+    for (const MatrixUse use : {MatrixUse::kBoth, MatrixUse::kLookedUp}) {
+      matrices.push_back({.name = "w",
+                          .type = ElementType::kF32,
+                          .rows = kRows,
+                          .cols = kCols,
+                          .file = file,
+                          .use = use});
+    }
     auto cache = WeightCache::Create(TileMap::Create(std::move(matrices)).value(), {}).value();
     cache->Preload([](uint64_t, uint64_t) { return true; }).value();
     return std::shared_ptr<WeightCache>(std::move(cache));
@@ -53,17 +56,21 @@ void VisitTheSame(benchmark::State& state) {
 }
 BENCHMARK(VisitTheSame)->Threads(2);
 
-void ReadResidentRow(benchmark::State& state) {
+// Of the first matrix, whose tiles are resident, or the second, of which 128 rows stay in the row
+// cache.
+void ReadRow(benchmark::State& state) {
   WeightCache& cache = *ResidentCache();
-  std::vector<std::byte> row(kCols * 4);
-  int64_t next = 0;
+  TableRow at = {.matrix = static_cast<int32_t>(state.range(0))};
+  const auto touch = [](size_t, std::span<const std::byte> bytes) -> Result<void> {
+    benchmark::DoNotOptimize(bytes.data());
+    return {};
+  };
   for ([[maybe_unused]] auto _ : state) {
-    if (!cache.ReadRow(0, next, row)) std::abort();
-    next = (next + 37) % kRows;
+    if (!cache.ReadRows({&at, 1}, touch)) std::abort();
+    at.row = (at.row + 37) % 128;
   }
-  state.SetBytesProcessed(state.iterations() * std::ssize(row));
 }
-BENCHMARK(ReadResidentRow);
+BENCHMARK(ReadRow)->Arg(0)->Arg(1);
 
 }  // namespace
 }  // namespace thaw

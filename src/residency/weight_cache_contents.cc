@@ -21,7 +21,7 @@ std::vector<int32_t> WeightCache::FindMatrices(int32_t layer, WeightGroup group)
   std::vector<int32_t> found;
   for (size_t i = 0; i < map_.matrices().size(); ++i) {
     const WeightMatrix& matrix = map_.matrices()[i];
-    if (matrix.layer == layer && matrix.group == group && !matrix.row_lookup_only) {
+    if (matrix.layer == layer && matrix.group == group && matrix.is_multiplied()) {
       found.push_back(static_cast<int32_t>(i));
     }
   }

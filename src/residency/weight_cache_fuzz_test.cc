@@ -205,8 +205,8 @@ class CacheFuzz {
     const int32_t matrix = RandomMatrices(1).front();
     const WeightMatrix& source = cache_->map().matrix(matrix);
     const auto row = static_cast<int64_t>(Below(static_cast<uint32_t>(source.rows)));
-    std::vector<std::byte> bytes(static_cast<size_t>(source.row_bytes()));
-    ASSERT_TRUE(cache_->ReadRow(matrix, row, bytes));
+    const std::vector<std::byte> bytes = RowOf(*cache_, matrix, row);
+    ASSERT_EQ(std::ssize(bytes), source.row_bytes());
     const uint64_t offset = source.offset + static_cast<uint64_t>(row) * bytes.size();
     EXPECT_EQ(std::memcmp(bytes.data(), model_.Bytes(offset, bytes.size()).data(), bytes.size()),
               0);

@@ -47,17 +47,19 @@ void WeightCache::StartReaders() {
   } else {
     reader_name_ = (*probe)->name();
   }
-  const bool use_uring = reader_note_.empty();
-  const int usual = use_uring ? 1 : kPlainReaders;
+  const int usual = reader_note_.empty() ? 1 : kPlainReaders;
   reader_count_ = static_cast<size_t>(options_.io_threads > 0 ? options_.io_threads : usual);
   for (size_t i = 0; i < reader_count_; ++i) {
-    readers_.emplace_back([this, use_uring] {
-      // The kernel ties a queue to the thread that makes it.
-      auto queue = use_uring ? CreateUringQueue(kReadsInFlight)
-                             : Result<std::unique_ptr<ReadQueue>>(CreatePlainQueue());
-      ReadLoop(queue ? **queue : *CreatePlainQueue());
-    });
+    // The kernel ties a queue to the thread that makes it.
+    readers_.emplace_back([this] { ReadLoop(*NewQueue(kReadsInFlight)); });
   }
+}
+
+std::unique_ptr<ReadQueue> WeightCache::NewQueue(int depth) const {
+  if (reader_note_.empty()) {
+    if (auto queue = CreateUringQueue(depth)) return *std::move(queue);
+  }
+  return CreatePlainQueue();
 }
 
 void WeightCache::ReadLoop(ReadQueue& queue) {

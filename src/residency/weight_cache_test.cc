@@ -137,7 +137,7 @@ TEST(WeightCache, PinIfResidentReadsNothingAndCountsNothing) {
   EXPECT_EQ(cache->Statistics().misses, 1);
 }
 
-TEST(WeightCache, ReadRowIsTheSameWhetherItsTileIsResidentOrNot) {
+TEST(WeightCache, ARowIsTheSameWhetherItsTileIsResidentOrNot) {
   const TestModel model(LayeredShapes(2));
   const auto cache = model.Cache(OnDemand());
   const int32_t matrix = 1;  // of two tiles
@@ -145,18 +145,36 @@ TEST(WeightCache, ReadRowIsTheSameWhetherItsTileIsResidentOrNot) {
   const WeightMatrix& source = cache->map().matrix(matrix);
   const auto row_bytes = static_cast<uint64_t>(source.row_bytes());
   const auto expected = model.Bytes(source.offset + 150 * row_bytes, row_bytes);
-  std::vector<std::byte> bytes(row_bytes);
-  ASSERT_TRUE(cache->ReadRow(matrix, row, bytes));
-  EXPECT_THAT(bytes, ::testing::ElementsAreArray(expected));
-  EXPECT_EQ(cache->Statistics().bytes_read, row_bytes);
-  EXPECT_EQ(cache->Statistics().row_bytes_read, row_bytes);
+  for (const uint64_t hits : {0, 1}) {
+    EXPECT_THAT(RowOf(*cache, matrix, row), ::testing::ElementsAreArray(expected));
+    EXPECT_EQ(cache->Statistics().bytes_read, row_bytes);
+    EXPECT_EQ(cache->Statistics().rows.bytes_read, row_bytes);
+    EXPECT_EQ(cache->Statistics().rows.hits, hits);
+  }
 
   ASSERT_TRUE(cache->Preload(kKeepGoing));
   const CountedSince since(*cache);
-  std::ranges::fill(bytes, std::byte{0});
-  ASSERT_TRUE(cache->ReadRow(matrix, row, bytes));
-  EXPECT_THAT(bytes, ::testing::ElementsAreArray(expected));
+  for (const int64_t other : {row, int64_t{77}}) {
+    EXPECT_THAT(RowOf(*cache, matrix, other),
+                ::testing::ElementsAreArray(model.Bytes(
+                    source.offset + static_cast<uint64_t>(other) * row_bytes, row_bytes)));
+  }
   EXPECT_EQ(since.bytes_read(), 0);
+}
+
+TEST(WeightCache, RowsAreReadPastThePageCacheWhereverTheyBegin) {
+  const TemporaryDirectory folder;
+  const TestModel model(LayeredShapes(2), folder);
+  const auto cache = model.Cache(OnDemand());
+  for (const int64_t row : {0, 1, 99}) {
+    const auto row_bytes = static_cast<uint64_t>(cache->map().matrix(0).row_bytes());
+    const uint64_t offset = cache->map().matrix(0).offset + static_cast<uint64_t>(row) * row_bytes;
+    EXPECT_THAT(RowOf(*cache, 0, row), ::testing::ElementsAreArray(model.Bytes(offset, row_bytes)));
+  }
+  const RowStatistics rows = cache->Statistics().rows;
+  EXPECT_EQ(rows.reads, 3);
+  if (cache->reader_name() != "io_uring") GTEST_SKIP() << "SKIP: no direct reads here";
+  EXPECT_GE(rows.disk_bytes, rows.bytes_read);
 }
 
 TEST(WeightCache, AfterPreloadNoVisitMisses) {

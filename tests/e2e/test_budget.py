@@ -118,7 +118,7 @@ def test_plan_for_people_names_every_share(thaw, model):
     table = thaw.results("plan", model, "--budget", "floor+20MiB")
     rows = [line.split("  ")[0] or line.split()[0] for line in table.splitlines()]
     assert rows[0] == "budget"
-    for word in ["program", "KV cache", "activations", "weights", "floor", "resident", "streamed"]:
+    for word in ["program", "KV cache", "activations", "row cache", "weights", "floor", "resident", "streamed"]:
         assert word in table
     assert "for every token" in table
     assert "for every token" not in thaw.results("plan", model)

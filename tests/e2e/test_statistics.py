@@ -9,7 +9,7 @@ CACHE_KEYS = {"instance_id", "policy", "hits", "misses", "hit_bytes", "miss_byte
               "hit_rate_bytes", "evictions", "bytes_read", "bytes_read_per_token", "stall_s",
               "thaw_s", "time_saved_s", "resident_bytes", "pinned_bytes", "planned_bytes",
               "weight_bytes", "best_possible_hit_rate_bytes", "reader", "disk_bytes",
-              "page_cache_bytes", "row_bytes_read", "capacity_bytes"}
+              "page_cache_bytes", "rows_read", "row_hits", "row_bytes_read", "capacity_bytes"}
 
 
 def test_every_key_is_there_and_agrees_with_the_others(thaw, model, tmp_path):
