@@ -38,6 +38,9 @@ JOINED_EXPERTS = {"ffn_gate_inp.weight": (D, EXPERT_COUNT),
                   "ffn_gate_up_exps.weight": (D, 2 * EXPERT_FF, EXPERT_COUNT),
                   "ffn_down_exps.weight": (EXPERT_FF, D, EXPERT_COUNT),
                   "ffn_down_exps.scale": (EXPERT_COUNT,)}
+EXPERTS_APART = {"ffn_gate_inp.weight": (D, EXPERT_COUNT)} | {
+    f"{part}.{expert}.weight": shape for expert in range(EXPERT_COUNT) for part, shape in
+    {"ffn_gate": (D, EXPERT_FF), "ffn_up": (D, EXPERT_FF), "ffn_down": (EXPERT_FF, D)}.items()}
 SHARED = {"ffn_gate_inp_shexp.weight": (D,), "ffn_gate_shexp.weight": (D, FF),
           "ffn_up_shexp.weight": (D, FF), "ffn_down_shexp.weight": (FF, D)}
 # A head's key has HEAD numbers, half of which turn; its value and the latent have RANK.
@@ -89,7 +92,7 @@ STATES = {"ssm.conv_kernel": 3, "ssm.inner_size": 6, "ssm.state_size": 2}
 HEADS_OF_STATES = STATES | {"ssm.time_step_rank": 2, "ssm.group_count": 1}
 WINDOW = {"attention.sliding_window": 5}
 
-# Architecture: layers, tensors of a layer, other tensors, fields beyond the common ones.
+# Architecture, or another name: layers, tensors of a layer, other tensors, fields beyond the common ones.
 MODELS = {
     "llama": (1, NORMS | HEADS_APART | GATED, {"rope_freqs.weight": (HEAD // 2,)},
               {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
@@ -184,7 +187,11 @@ MODELS = {
               {"wkv.head_size": 4, "token_shift_count": 2} | {
                   f"attention.{part}_lora_rank": MIX_RANK
                   for part in ("decay", "iclr", "value_residual_mix", "gate")}),
+    "llama-apart": (1, NORMS | HEADS_APART | EXPERTS_APART, {},
+                    {"expert_count": EXPERT_COUNT, "expert_used_count": 2}),
 }
+# Architectures of models that have another name, for there is one of theirs already.
+OTHER_KINDS = {"llama-apart": "llama"}
 LAYER_NORMED = {"bloom", "cohere2", "gptneox", "gpt2", "rwkv7"}
 
 
@@ -205,8 +212,9 @@ def value(of):
     return struct.pack("<II", UINT32, of)
 
 
-def model(architecture):
-    layers, of_layer, others, more = MODELS[architecture]
+def model(name):
+    layers, of_layer, others, more = MODELS[name]
+    architecture = OTHER_KINDS.get(name, name)
     epsilon = "attention.layer_norm_" + ("" if architecture in LAYER_NORMED else "rms_") + "epsilon"
     fields = {"context_length": 64, "embedding_length": D, "block_count": layers,
               "feed_forward_length": FF, "attention.head_count": HEADS,
@@ -220,10 +228,10 @@ def model(architecture):
     head += string("general.architecture") + value(architecture)
     for key, of in fields.items():
         head += string(f"{architecture}.{key}") + value(of)
-    numbers = random.Random(architecture)
+    numbers = random.Random(name)
     data = b""
-    for name, shape in tensors.items():
-        head += string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, len(data))
+    for tensor, shape in tensors.items():
+        head += string(tensor) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, len(data))
         count = math.prod(shape)
         center = 1 if len(shape) == 1 else 0
         weights = [center + numbers.uniform(-0.5, 0.5) for _ in range(count)]
@@ -235,8 +243,8 @@ def model(architecture):
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for architecture in MODELS:
-        (folder / f"{architecture}.gguf").write_bytes(model(architecture))
+    for name in MODELS:
+        (folder / f"{name}.gguf").write_bytes(model(name))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "engine/session.h"
+#include "gguf/gguf_writer.h"
+#include "io/temporary_directory.h"
 #include "support/golden_model.h"
 #include "support/paths.h"
 
@@ -156,6 +158,83 @@ TEST_P(EngineOn, NoKindOfFamilyDependsOnChunksOrThreads) {
       EXPECT_TRUE(SameBits(logits, first)) << name << " " << threads << " " << chunk;
     }
   }
+}
+
+// What is wrong with a file in which each expert has a tensor of its own: their names.
+struct Spoiled {
+  std::string missing = {};
+  std::string halved = {};  // to float16
+};
+
+// Writes the model `from` as files made before 2024 have it: `stem`.E.weight for each expert E
+// instead of `stem`_exps.weight.
+void WriteExpertsApart(const std::string& from, const std::string& to, const Spoiled& spoiled) {
+  const auto source = GgufFile::Open(from);
+  auto writer = GgufWriter::Create(to);
+  THAW_CHECK(source && writer && writer->CopyFields(*source));
+  std::vector<std::vector<std::byte>> data;
+  for (const TensorInfo& tensor : source->tensors()) {
+    const size_t stem_end = tensor.name.find("_exps.weight");
+    const bool is_of_experts = stem_end != std::string::npos;
+    const int64_t n = is_of_experts ? tensor.dims[2] : 1;
+    std::vector<std::byte> bytes(tensor.bytes);
+    THAW_CHECK(source->ReadTensor(tensor, 0, bytes));
+    const std::string stem(tensor.name.substr(0, stem_end));
+    for (int64_t expert = 0; expert < n; ++expert) {
+      const std::string name = is_of_experts ? fmt::format("{}.{}.weight", stem, expert) : stem;
+      if (name == spoiled.missing) continue;
+      const bool is_halved = name == spoiled.halved;
+      const auto extents = is_of_experts ? tensor.extents().first(2) : tensor.extents();
+      THAW_CHECK(writer->AddTensor(name, is_halved ? ElementType::kF16 : tensor.type, extents));
+      const auto of_one = std::span(bytes).subspan(
+          bytes.size() / static_cast<size_t>(n) * static_cast<size_t>(expert),
+          bytes.size() / static_cast<size_t>(n) / (is_halved ? 2 : 1));
+      data.emplace_back(of_one.begin(), of_one.end());
+    }
+  }
+  for (const auto& of_tensor : data) THAW_CHECK(writer->AppendData(of_tensor));
+  THAW_CHECK(writer->Commit());
+}
+
+TEST_P(EngineOn, ExpertsMayHaveATensorEach) {
+  if (ConformanceDir().empty()) GTEST_SKIP() << "SKIP: the conformance folder is absent";
+  const std::string joined = (ConformanceDir() / "models" / "mixtral.gguf").string();
+  const TemporaryDirectory directory;
+  const std::string apart = directory.PathOf("apart.gguf");
+  WriteExpertsApart(joined, apart, {});
+  std::vector<float> expected;
+  for (const std::string& path : {joined, apart}) {
+    for (const std::string_view budget : {"floor", "900MiB"}) {
+      const auto engine =
+          Engine::Load(path, {.kernels = GetParam(), .context = 64, .budget = *ParseBudget(budget)},
+                       kNoProgress);
+      ASSERT_TRUE(engine) << engine.error().message;
+      const std::vector<float> logits = Logits(**engine, Tokens(64));
+      if (expected.empty()) expected = logits;
+      EXPECT_TRUE(SameBits(logits, expected)) << path << " " << budget;
+      const auto verified = (*engine)->weights().Verify(kNoProgress);
+      EXPECT_TRUE(verified) << verified.error().message;
+    }
+  }
+}
+
+TEST(Engine, NamesWhatIsWrongWithExpertsThatHaveATensorEach) {
+  if (ConformanceDir().empty()) GTEST_SKIP() << "SKIP: the conformance folder is absent";
+  const std::string joined = (ConformanceDir() / "models" / "mixtral.gguf").string();
+  const TemporaryDirectory directory;
+  const std::string apart = directory.PathOf("apart.gguf");
+  const auto error_of = [&](const Spoiled& spoiled) {
+    WriteExpertsApart(joined, apart, spoiled);
+    const auto plan = Engine::Plan(apart, {});
+    return plan ? "" : plan.error().message;
+  };
+  EXPECT_THAT(error_of({.missing = "blk.1.ffn_up.2.weight"}),
+              HasSubstr("tensor 'blk.1.ffn_up.2.weight': the tensor is missing"));
+  EXPECT_THAT(error_of({.missing = "blk.1.ffn_down.0.weight"}),
+              HasSubstr("tensor 'blk.1.ffn_down_exps.weight': the tensor is missing"));
+  EXPECT_THAT(error_of({.halved = "blk.0.ffn_down.3.weight"}),
+              HasSubstr("tensor 'blk.0.ffn_down.3.weight': its type is F16, expected F32 as "
+                        "'blk.0.ffn_down.0.weight' has"));
 }
 
 TEST(Engine, RefusesAContextThatTheFamilyDoesNotReach) {

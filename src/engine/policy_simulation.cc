@@ -36,11 +36,15 @@ class BlankFile final : public File {
 
 Result<TileMap> BlankCopy(const TileMap& original) {
   std::map<const File*, std::shared_ptr<const File>> blanks;
+  const auto blank_out = [&](std::shared_ptr<const File>& file) {
+    std::shared_ptr<const File>& blank = blanks[file.get()];
+    if (blank == nullptr) blank = std::make_shared<BlankFile>(*file);
+    file = blank;
+  };
   std::vector<WeightMatrix> matrices(original.matrices().begin(), original.matrices().end());
   for (WeightMatrix& matrix : matrices) {
-    std::shared_ptr<const File>& blank = blanks[matrix.file.get()];
-    if (blank == nullptr) blank = std::make_shared<BlankFile>(*matrix.file);
-    matrix.file = blank;
+    blank_out(matrix.file);
+    for (ExpertTensor& tensor : matrix.expert_tensors) blank_out(tensor.file);
     // As bytes, which nobody looks into: their memory stays untouched.
     matrix.cols = matrix.row_bytes();
     matrix.type = ElementType::kI8;

@@ -602,8 +602,10 @@ Result<void> ReadFeedForward(const GgufFile& file, const MetadataReader& metadat
   THAW_ASSIGN(experts.n_used, metadata.Size("expert_used_count", static_cast<uint64_t>(experts.n)));
   const int64_t joined = RowsOf(file, part(with_experts, "ffn_gate_up_exps"));
   experts.joins_gate_up = family.is_gated && joined != 0;
-  const int64_t in_tensor =
+  int64_t in_tensor =
       experts.joins_gate_up ? joined / 2 : RowsOf(file, part(with_experts, "ffn_up_exps"));
+  // A tensor for each expert.
+  if (in_tensor == 0) in_tensor = RowsOf(file, part(with_experts, "ffn_up.0"));
   THAW_ASSIGN(experts.d_ff,
               metadata.SizeOrNone("expert_feed_forward_length", kMaxWidth, in_tensor));
   if (experts.d_ff < 1) {

@@ -41,9 +41,7 @@ Result<void> Model::RunExperts(const LayerWeights& layer, const Activations& nor
   for (const std::span<const ExpertRun> runs : waves_) {
     THAW_TRY(RunWave(experts.each, runs, latent, work_.latent_sum));
   }
-  const Activations sums = Quantize(work_.latent_sum, n_tokens, width);
-  const Product up[] = {{&experts.latent_up, &sums, work_.normed}};
-  THAW_TRY(Multiply(up));
+  THAW_TRY(QuantizeAndMultiply(experts.latent_up, work_.latent_sum, n_tokens, work_.normed));
   ForEachToken(n_tokens, [&](int64_t i) {
     float* out = work_.projected + i * d;
     kernels_.add(out, work_.normed + i * d, d, out);

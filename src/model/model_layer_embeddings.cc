@@ -13,9 +13,8 @@ Result<void> Model::EmbedForLayers(int64_t n_tokens) {
   if (size == 0) return {};
   const int64_t d = config_.d_model;
   const int64_t width = config_.n_layers * size;
-  const Activations stream = Quantize(work_.x, n_tokens, d);
-  const Product projection[] = {{&weights_.layer_projection, &stream, work_.layer_projected}};
-  THAW_TRY(Multiply(projection));
+  THAW_TRY(
+      QuantizeAndMultiply(weights_.layer_projection, work_.x, n_tokens, work_.layer_projected));
 
   const float of_rows = std::sqrt(static_cast<float>(size));
   const float of_stream = 1 / std::sqrt(static_cast<float>(d));
@@ -36,10 +35,8 @@ Result<void> Model::EmbedForLayers(int64_t n_tokens) {
 Result<void> Model::AddLayerEmbedding(int64_t index, int64_t n_tokens) {
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
   const int64_t size = config_.layer_embedding;
-  const int64_t d = config_.d_model;
-  const Activations read = Quantize(layer.streams ? work_.normed : work_.x, n_tokens, d);
-  const Product gate[] = {{&layer.embedding_gate, &read, work_.layer_gate}};
-  THAW_TRY(Multiply(gate));
+  THAW_TRY(QuantizeAndMultiply(layer.embedding_gate, layer.streams ? work_.normed : work_.x,
+                               n_tokens, work_.layer_gate));
   const Activations gated = ViewActivations(work_.layer_gate, n_tokens, size, work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) {
     float* of_token = work_.layer_gate + i * size;

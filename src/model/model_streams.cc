@@ -141,10 +141,8 @@ Result<void> Model::MergeStreams(std::span<const int64_t> tokens) {
     ForEachToken(n_tokens, [&](int64_t i) {
       std::copy_n(Stream(stream, token(i)), d, work_.normed + i * d);
     });
-    const Activations gathered = Quantize(work_.normed, n_tokens, d);
-    const Product product[] = {
-        {&weights_.stream_outputs[static_cast<size_t>(stream - 1)], &gathered, Stream(stream, 0)}};
-    THAW_TRY(Multiply(product));
+    THAW_TRY(QuantizeAndMultiply(weights_.stream_outputs[static_cast<size_t>(stream - 1)],
+                                 work_.normed, n_tokens, Stream(stream, 0)));
   }
   ForEachToken(n_tokens, [&](int64_t i) {
     const std::span first(Stream(0, token(i)), static_cast<size_t>(d));
@@ -162,12 +160,8 @@ Result<void> Model::MergeStreams(std::span<const int64_t> tokens) {
 Result<void> Model::AddWithLaurel(const LayerWeights& layer, int64_t n_tokens) {
   const LaurelWeights& laurel = *layer.laurel;
   const int64_t d = config_.d_model;
-  const Activations read = Quantize(work_.normed, n_tokens, d);
-  const Product down[] = {{&laurel.down, &read, work_.laurel}};
-  THAW_TRY(Multiply(down));
-  const Activations low = Quantize(work_.laurel, n_tokens, config_.laurel_rank);
-  const Product up[] = {{&laurel.up, &low, work_.beside}};
-  THAW_TRY(Multiply(up));
+  THAW_TRY(QuantizeAndMultiply(laurel.down, work_.normed, n_tokens, work_.laurel));
+  THAW_TRY(QuantizeAndMultiply(laurel.up, work_.laurel, n_tokens, work_.beside));
   ForEachToken(n_tokens, [&](int64_t i) {
     AddToStream(layer.attention_output.bias, layer.attention_after, i);
     float* x = Stream(0, i);

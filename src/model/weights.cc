@@ -85,18 +85,23 @@ class TensorFinder {
     return linear;
   }
 
-  // `stem`.weight, which holds `rows` x `cols` for each of the experts, its bias and its scale
-  // likewise.
+  // `stem`_exps.weight, which holds `rows` x `cols` for each of the experts, its bias and its scale
+  // likewise; or, of files made before 2024, the tensors `stem`.E.weight.
   Result<LinearWeights> Experts(const std::string& stem, int64_t rows, int64_t cols,
                                 Presence bias) {
     const int64_t n = model_.config.experts.n;
+    const std::string of_all = stem + "_exps";
     LinearWeights linear{.rows = rows, .cols = cols};
-    THAW_ASSIGN(const TensorInfo* tensor, FindMultiplied(stem + ".weight", {cols, rows, n, 1}));
-    linear.matrix = Add(*tensor, 0, n * rows);
+    if (!Has(of_all + ".weight") && Has(stem + ".0.weight")) {
+      THAW_ASSIGN(linear.matrix, ExpertsApart(stem, rows, cols));
+    } else {
+      THAW_ASSIGN(const TensorInfo* tensor, FindMultiplied(of_all + ".weight", {cols, rows, n, 1}));
+      linear.matrix = Add(*tensor, 0, n * rows);
+    }
     model_.matrices.back().n_experts = n;
     model_.matrices.back().n_used = model_.config.experts.n_used;
-    THAW_ASSIGN(linear.bias, Floats(stem + ".bias", {rows, n, 1, 1}, bias));
-    THAW_ASSIGN(linear.scale, Vector(stem + ".scale", n, kOptional));
+    THAW_ASSIGN(linear.bias, Floats(of_all + ".bias", {rows, n, 1, 1}, bias));
+    THAW_ASSIGN(linear.scale, Vector(of_all + ".scale", n, kOptional));
     return linear;
   }
 
@@ -113,9 +118,7 @@ class TensorFinder {
     THAW_ASSIGN(const TensorInfo* tensor, FindMultiplied(stem + ".weight", {cols, rows, n, 1}));
     std::vector<LinearWeights> stacked;
     for (int64_t i = 0; i < n; ++i) {
-      stacked.push_back({.matrix = Add(*tensor, i * rows, rows, /*row_lookup_only=*/false),
-                         .rows = rows,
-                         .cols = cols});
+      stacked.push_back({.matrix = Add(*tensor, i * rows, rows), .rows = rows, .cols = cols});
     }
     return stacked;
   }
@@ -183,6 +186,27 @@ class TensorFinder {
                   Where(name), Info(tensor->type).name);
     }
     return tensor;
+  }
+
+  // The tensors `stem`.E.weight of all experts as one matrix of the weight cache.
+  Result<int32_t> ExpertsApart(const std::string& stem, int64_t rows, int64_t cols) {
+    const int64_t n = model_.config.experts.n;
+    std::vector<ExpertTensor> tensors;
+    const TensorInfo* first = nullptr;
+    for (int64_t expert = 0; expert < n; ++expert) {
+      const std::string name = fmt::format("{}.{}.weight", stem, expert);
+      THAW_ASSIGN(const TensorInfo* tensor, FindMatrix(name, rows, cols));
+      if (first == nullptr) first = tensor;
+      if (tensor->type != first->type) {
+        return Fail(ErrorCode::kUnsupported, "{}: its type is {}, expected {} as '{}' has",
+                    Where(name), Info(tensor->type).name, Info(first->type).name, first->name);
+      }
+      tensors.push_back({name, file_.file(tensor->file_index), tensor->offset});
+    }
+    const int32_t matrix = Add(*first, 0, n * rows);
+    model_.matrices.back().name = stem + "_exps.weight";
+    model_.matrices.back().expert_tensors = std::move(tensors);
+    return matrix;
   }
 
   // Rows [first, first + rows) of a tensor as a matrix of the weight cache.
@@ -534,14 +558,14 @@ class LayerDescriber {
     FeedForwardWeights& each = experts.each;
     each.activation = of_layer_.expert_activation;
     if (config_.experts.joins_gate_up) {
-      THAW_ASSIGN(each.gate, find_.Experts(Name("ffn_gate_up_exps"), 2 * d_ff, width, bias));
+      THAW_ASSIGN(each.gate, find_.Experts(Name("ffn_gate_up"), 2 * d_ff, width, bias));
     } else if (family_.is_gated) {
-      THAW_ASSIGN(each.gate, find_.Experts(Name("ffn_gate_exps"), d_ff, width, bias));
-      THAW_ASSIGN(each.up, find_.Experts(Name("ffn_up_exps"), d_ff, width, bias));
+      THAW_ASSIGN(each.gate, find_.Experts(Name("ffn_gate"), d_ff, width, bias));
+      THAW_ASSIGN(each.up, find_.Experts(Name("ffn_up"), d_ff, width, bias));
     } else {
-      THAW_ASSIGN(each.gate, find_.Experts(Name("ffn_up_exps"), d_ff, width, bias));
+      THAW_ASSIGN(each.gate, find_.Experts(Name("ffn_up"), d_ff, width, bias));
     }
-    THAW_ASSIGN(each.down, find_.Experts(Name("ffn_down_exps"), width, d_ff, bias));
+    THAW_ASSIGN(each.down, find_.Experts(Name("ffn_down"), width, d_ff, bias));
     if (width != d) {
       find_.EnterGroup(index_, WeightGroup::kFeedForward);
       THAW_ASSIGN(experts.latent_up, find_.Linear(Name("ffn_latent_up"), d, width, kAbsent));

@@ -28,6 +28,27 @@ int64_t RowsPerTile(const WeightMatrix& matrix) {
   return DivideUp(DivideUp(rows, tiles), kRowGroup) * kRowGroup;
 }
 
+Result<void> CheckEnd(const std::string& name, const File& file, uint64_t offset, uint64_t bytes) {
+  if (offset + bytes <= file.size()) return {};
+  return Fail(ErrorCode::kCorrupt,
+              "{}: tensor '{}' ends at byte {}, but the file has only {} bytes", file.path(), name,
+              offset + bytes, file.size());
+}
+
+// As it lies in its files, whole or expert by expert.
+Result<void> CheckEnds(const WeightMatrix& matrix) {
+  const auto row_bytes = static_cast<uint64_t>(matrix.row_bytes());
+  const uint64_t bytes = row_bytes * static_cast<uint64_t>(matrix.rows);
+  if (matrix.expert_tensors.empty()) {
+    return CheckEnd(matrix.name, *matrix.file, matrix.offset, bytes);
+  }
+  for (const ExpertTensor& tensor : matrix.expert_tensors) {
+    THAW_TRY(CheckEnd(tensor.name, *tensor.file, tensor.offset,
+                      row_bytes * static_cast<uint64_t>(matrix.rows_of_expert())));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view WeightGroupName(WeightGroup group) {
@@ -50,18 +71,12 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
   for (size_t i = 0; i < map.matrices_.size(); ++i) {
     const WeightMatrix& matrix = map.matrices_[i];
     const auto row_bytes = static_cast<uint64_t>(matrix.row_bytes());
-    const uint64_t end = matrix.offset + row_bytes * static_cast<uint64_t>(matrix.rows);
-    if (end > matrix.file->size()) {
-      return Fail(ErrorCode::kCorrupt,
-                  "{}: tensor '{}' ends at byte {}, but the file has only {} bytes",
-                  matrix.file->path(), matrix.name, end, matrix.file->size());
-    }
+    THAW_TRY(CheckEnds(matrix));
     if (matrix.is_packed) {
       const int64_t scratch = PackScratchBytes(matrix.type, matrix.cols);
       map.pack_scratch_bytes_ = std::max(map.pack_scratch_bytes_, static_cast<uint64_t>(scratch));
     }
-    const uint64_t alignment = ReadAlignment(*matrix.file);
-    map.alignment_ = std::max(map.alignment_, alignment);
+    map.alignment_ = std::max(map.alignment_, ReadAlignment(*matrix.file));
     Range range;
     range.first = map.tile_count();
     range.rows_per_tile = RowsPerTile(matrix);
@@ -73,7 +88,15 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
       tile.row_begin = row;
       const int64_t of_expert = matrix.rows_of_expert();
       tile.row_count = std::min(range.rows_per_tile, of_expert - row % of_expert);
-      tile.offset = matrix.offset + static_cast<uint64_t>(row) * row_bytes;
+      if (const ExpertTensor* own = matrix.TensorOfExpert(row / of_expert)) {
+        tile.file = own->file.get();
+        tile.offset = own->offset + static_cast<uint64_t>(row % of_expert) * row_bytes;
+      } else {
+        tile.file = matrix.file.get();
+        tile.offset = matrix.offset + static_cast<uint64_t>(row) * row_bytes;
+      }
+      const uint64_t alignment = ReadAlignment(*tile.file);
+      map.alignment_ = std::max(map.alignment_, alignment);
       tile.bytes = static_cast<uint64_t>(tile.row_count) * row_bytes;
       tile.lead_bytes = tile.offset % alignment;
       tile.span_bytes = ReadSpan(tile.offset, tile.bytes, alignment);
@@ -113,8 +136,17 @@ int32_t TileMap::TileOfRow(int32_t matrix_index, int64_t row) const {
 
 std::string TileMap::Describe(int32_t tile_index) const {
   const Tile& where = tile(tile_index);
-  return fmt::format("tensor '{}', rows {} to {}", matrix(where.matrix).name, where.row_begin,
-                     where.row_begin + where.row_count - 1);
+  const WeightMatrix& of = matrix(where.matrix);
+  const ExpertTensor* own = of.TensorOfExpert(where.row_begin / of.rows_of_expert());
+  const int64_t first = first_row_in_tensor(tile_index);
+  return fmt::format("tensor '{}', rows {} to {}", own == nullptr ? of.name : own->name, first,
+                     first + where.row_count - 1);
+}
+
+int64_t TileMap::first_row_in_tensor(int32_t tile_index) const {
+  const WeightMatrix& of = matrix_of(tile_index);
+  const int64_t row = tile(tile_index).row_begin;
+  return of.expert_tensors.empty() ? row : row % of.rows_of_expert();
 }
 
 }  // namespace thaw

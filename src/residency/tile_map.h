@@ -31,6 +31,13 @@ enum class MatrixUse : uint8_t {
   kBoth,      // an embedding that is the output matrix too
 };
 
+// A tensor with the rows of one expert.
+struct ExpertTensor {
+  std::string name;
+  std::shared_ptr<const File> file;
+  uint64_t offset = 0;  // bytes from the start of the file
+};
+
 // A weight matrix where it lies in its file: `rows` rows of `cols` elements, one after another.
 struct WeightMatrix {
   std::string name;  // the tensor's name
@@ -53,18 +60,27 @@ struct WeightMatrix {
   int64_t n_experts = 0;
   int64_t n_used = 0;  // experts that a token goes through
 
+  // [n_experts] where each expert has a tensor of its own; `name` is what one of all would have,
+  // and file and offset are those of the first.
+  std::vector<ExpertTensor> expert_tensors = {};
+
   bool is_multiplied() const { return use != MatrixUse::kLookedUp; }
   bool is_looked_up() const { return use != MatrixUse::kMultiplied; }
   int64_t row_bytes() const { return RowBytes(type, cols); }
   bool is_chosen() const { return n_experts > 0; }
   int64_t rows_of_expert() const { return is_chosen() ? rows / n_experts : rows; }
+  // The expert's own tensor, or nullptr.
+  const ExpertTensor* TensorOfExpert(int64_t expert) const {
+    return expert_tensors.empty() ? nullptr : &expert_tensors[static_cast<size_t>(expert)];
+  }
 };
 
 struct Tile {
   int32_t matrix = 0;  // index into TileMap::matrices()
   int64_t row_begin = 0;
   int64_t row_count = 0;
-  uint64_t offset = 0;  // bytes from the start of the matrix's file
+  const File* file = nullptr;  // one of its matrix's
+  uint64_t offset = 0;         // bytes from the start of the file
   uint64_t bytes = 0;
 
   // The room that a read of it needs in memory, a multiple of TileMap::alignment(): direct reads
@@ -86,11 +102,12 @@ class TileMap {
   const Tile& tile(int32_t index) const { return tiles_[static_cast<size_t>(index)]; }
   int32_t tile_count() const { return static_cast<int32_t>(tiles_.size()); }
 
-  // The matrix of a tile, and where it lies, for messages: "tensor 'x', rows 0 to 447".
   const WeightMatrix& matrix_of(int32_t tile_index) const {
     return matrix(tile(tile_index).matrix);
   }
+  // Where a tile lies, for messages: "tensor 'x', rows 0 to 447", and the first of these rows.
   std::string Describe(int32_t tile_index) const;
+  int64_t first_row_in_tensor(int32_t tile_index) const;
 
   // The tiles of one matrix: [first, first + count) of tiles(). All but the last, or the last of
   // each expert, have `rows_per_tile` rows; no tile holds rows of two experts.

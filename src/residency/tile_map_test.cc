@@ -98,5 +98,31 @@ TEST(TileMap, RefusesAMatrixBeyondTheEndOfItsFile) {
             "model.gguf: tensor 'w' ends at byte 168, but the file has only 160 bytes");
 }
 
+TEST(TileMap, ExpertsMayHaveATensorEachInAnyFile) {
+  const auto first = std::make_shared<MemoryFile>("a.gguf", std::vector<std::byte>(1 << 20));
+  const auto second = std::make_shared<MemoryFile>("b.gguf", std::vector<std::byte>(1 << 20));
+  WeightMatrix matrix = MatrixOf(3 * 40, 64, 0, first);
+  matrix.n_experts = 3;
+  matrix.n_used = 1;
+  matrix.expert_tensors = {{"x.0", first, 64 << 10}, {"x.1", second, 32}, {"x.2", first, 0}};
+  const auto map = TileMap::Create({matrix});
+  ASSERT_TRUE(map) << map.error().message;
+  ASSERT_EQ(map->tile_count(), 3);
+  for (int32_t expert = 0; expert < 3; ++expert) {
+    const Tile& tile = map->tile(expert);
+    const ExpertTensor& own = matrix.expert_tensors[static_cast<size_t>(expert)];
+    EXPECT_EQ(map->tiles_of(0, expert).first, expert);
+    EXPECT_EQ(tile.row_begin, 40 * expert);
+    EXPECT_EQ(tile.file, own.file.get());
+    EXPECT_EQ(tile.offset, own.offset);
+    EXPECT_EQ(map->first_row_in_tensor(expert), 0);
+    EXPECT_EQ(map->Describe(expert), fmt::format("tensor 'x.{}', rows 0 to 39", expert));
+  }
+  matrix.expert_tensors[1].offset = (1 << 20) - 32;
+  const auto beyond = TileMap::Create({matrix});
+  ASSERT_FALSE(beyond);
+  EXPECT_THAT(beyond.error().message, ::testing::StartsWith("b.gguf: tensor 'x.1' ends at byte"));
+}
+
 }  // namespace
 }  // namespace thaw

@@ -24,10 +24,12 @@ uint64_t NextInstanceId() {
 
 std::vector<const File*> FilesOf(const TileMap& map) {
   std::vector<const File*> files;
+  const auto add = [&](const File* file) {
+    if (std::ranges::find(files, file) == files.end()) files.push_back(file);
+  };
   for (const WeightMatrix& matrix : map.matrices()) {
-    if (std::ranges::find(files, matrix.file.get()) == files.end()) {
-      files.push_back(matrix.file.get());
-    }
+    add(matrix.file.get());
+    for (const ExpertTensor& tensor : matrix.expert_tensors) add(tensor.file.get());
   }
   return files;
 }

@@ -154,7 +154,7 @@ Result<void> WeightCache::VerifyTile(int32_t tile, std::span<const std::byte> re
     expected = state(tile).checksum;
   }
   const Tile& where = map_.tile(tile);
-  const File& file = *map_.matrix_of(tile).file;
+  const File& file = *where.file;
   const uint64_t in_memory = XXH3_64bits(resident.data(), resident.size());
   if (in_memory != expected) {
     return Fail(ErrorCode::kCorrupt,

@@ -267,7 +267,7 @@ int32_t WeightCache::FindVictim(std::optional<uint64_t> distance) {
 
 ReadRequest WeightCache::RequestFor(int32_t tile) {
   const Tile& where = map_.tile(tile);
-  return {.file = map_.matrix_of(tile).file.get(),
+  return {.file = where.file,
           .offset = where.offset,
           .bytes = where.bytes,
           .buffer = memory_.data() + state(tile).extent,
@@ -289,7 +289,7 @@ uint64_t WeightCache::Thaw(int32_t tile, std::byte* buffer, ReadCompletion& read
     if (row) {
       read.outcome = Fail(ErrorCode::kCorrupt,
                           "{}: row {} at offset {} holds a weight or scale that is infinite or NaN",
-                          matrix.file->path(), where.row_begin + *row,
+                          where.file->path(), map_.first_row_in_tensor(tile) + *row,
                           where.offset + static_cast<uint64_t>(*row * matrix.row_bytes()));
       return 0;
     }
