@@ -91,6 +91,13 @@ bool MayUseTiles() {
 #endif
 }
 
+// The maker's name, as leaf 0 spells it.
+bool IsMadeByIntel() {
+  const CpuidRegisters r = Cpuid(0, 0);
+  return r.ebx == signature_INTEL_ebx && r.edx == signature_INTEL_edx &&
+         r.ecx == signature_INTEL_ecx;
+}
+
 std::string BrandString() {
   std::array<uint32_t, 12> words{};
   if (__get_cpuid_max(0x80000000, nullptr) < 0x80000004) return "";
@@ -112,6 +119,7 @@ std::string BrandString() {
 CpuFeatures Detect() {
   CpuFeatures f;
   f.name = BrandString();
+  f.is_intel = IsMadeByIntel();
   const CpuidRegisters leaf1 = Cpuid(1, 0);
   if (!Bit(leaf1.ecx, 27)) return f;  // no XGETBV: nothing beyond SSE is usable
   constexpr uint64_t kAvxStates = 0x6;

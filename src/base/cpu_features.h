@@ -13,6 +13,7 @@ struct CpuFeatures {
   std::string name;  // as the CPU calls itself, or as its number is known; empty without either
 
   // x86-64
+  bool is_intel = false;  // made by Intel: how memory is best read differs
   bool avx2 = false;
   bool fma = false;
   bool f16c = false;

@@ -7,6 +7,7 @@
 //   kWidthsAlike    numbers of all widths are multiplied in the same way, without overflow
 //   kPairsLines     a panel's lines are kept in interleaved pairs (PairLines, LineOfPair)
 //   kTileTokens, kTileVectors, kMostDirectTokens, kMostPlainTokens   as it says there
+//   AsksAhead()     whether memory is to be asked for the weights of single tokens
 //
 // A few tokens are multiplied directly: each step of 32 elements is unpacked into registers and
 // multiplied with all of them, so that the weights are read once, in one stream. Many tokens are
@@ -46,6 +47,15 @@ inline constexpr int64_t kPanelLineBytes = 4 * kPanelRows;
 // How far ahead of the weights that are multiplied memory is asked for, into the L2 cache: into L1
 // was slower (Zen 4).
 inline constexpr int64_t kPrefetchBytes = 9 << 10;
+
+// Whether it is asked. With several tokens every format needs it: their work leaves loads fewer
+// places to run ahead. With one token the blocks that lose the hardware's own prefetching need it,
+// and the others where the hardware runs ahead too little.
+template <typename V, typename F, int kTokens>
+[[gnu::always_inline]] inline bool AsksAhead() {
+  if constexpr (F::kPrefetches || kTokens > 1) return true;
+  return V::AsksAhead();
+}
 
 inline constexpr int64_t kNoOutlier = INT64_MAX;
 
@@ -233,10 +243,9 @@ template <typename V, typename F, int kTokens, int phase>
   const int64_t step = first_step + step_of_block;
   constexpr int kGroups = 32 / F::kGroup;
   const int group = step_of_block * kGroups;
-  // A share of the block's lines with every step: evenly spread, no burst fills the queue. With
-  // several tokens every format needs it: their work leaves loads fewer places to run ahead.
+  // A share of the block's lines with every step: evenly spread, no burst fills the queue.
   constexpr int64_t kLines = (kGroupRows * kBlockBytes<F> / kStepsOfBlock<F> + 63) / 64;
-  if constexpr (F::kPrefetches || kTokens > 1) {
+  if (AsksAhead<V, F, kTokens>()) {
     // Where a vector holds but a part of the rows, each part asks for its share.
     const std::byte* ahead = place.body + kPrefetchBytes + step_of_block * kLines * 64;
     constexpr int64_t kParts = kGroupRows / V::kLanes;
@@ -733,7 +742,14 @@ template <typename V, Plain type, int kTokens, int kParts>
     }
   };
   int64_t line = 0;
+  const bool asks_ahead = kTokens == 1 && V::AsksAhead();
   for (; line + kLines <= lines; line += kLines, p += kLines * kLineBytes) {
+    if (asks_ahead) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kLines; ++i) {
+        __builtin_prefetch(p + kPrefetchBytes + i * kLineBytes, 0, 2);
+      }
+    }
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; ++part) {
 #pragma GCC unroll 4

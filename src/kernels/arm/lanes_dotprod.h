@@ -33,6 +33,7 @@ struct Lanes4 {
   // activations fit the registers.
   static constexpr int kMostDirectTokens = 4;
   static constexpr int kMostPlainTokens = 6;  // times floats: four sums of each
+  static constexpr bool AsksAhead() { return false; }
 
   THAW_INLINE Ints Load(const std::byte* p) {
     return vreinterpretq_s32_u8(vld1q_u8(reinterpret_cast<const uint8_t*>(p)));

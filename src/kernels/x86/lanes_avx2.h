@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/x86/asks_ahead.h"
 #include "kernels/x86/table_words.h"
 
 #define THAW_INLINE [[gnu::always_inline]] static inline
@@ -31,6 +32,7 @@ struct Lanes8 {
   static constexpr int kTileVectors = 2;
   static constexpr int kMostDirectTokens = 4;
   static constexpr int kMostPlainTokens = 2;  // times floats: four sums of each
+  THAW_INLINE bool AsksAhead() { return x86::kAsksAhead; }
 
   THAW_INLINE Ints Load(const std::byte* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));

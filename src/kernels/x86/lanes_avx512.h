@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/x86/asks_ahead.h"
 #include "kernels/x86/table_words.h"
 
 #define THAW_INLINE [[gnu::always_inline]] static inline
@@ -32,6 +33,7 @@ struct Lanes16 {
   static constexpr int kTileVectors = 2;
   static constexpr int kMostDirectTokens = 8;
   static constexpr int kMostPlainTokens = 6;  // times floats: four sums of each
+  THAW_INLINE bool AsksAhead() { return x86::kAsksAhead; }
 
   THAW_INLINE Ints Load(const std::byte* p) { return _mm512_loadu_si512(p); }
   THAW_INLINE void Store(Ints x, std::byte* p) { _mm512_storeu_si512(p, x); }
