@@ -125,12 +125,6 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
   input.budget = filled.budget;
   auto plan = MakeMemoryPlan(input);
   if (!plan) return Fail(std::move(plan).error().In(path));
-  const ModelConfig& config = description.config;
-  if (config.most_positions != 0 && plan->context > config.most_positions) {
-    return Fail(ErrorCode::kUnsupported,
-                "{}: architecture '{}' is supported up to {} positions, but the context is {}",
-                path, config.family->name, config.most_positions, plan->context);
-  }
   filled.context = plan->context;
   filled.prefill_chunk = plan->prefill_chunk;
   return Opened{.file = std::move(file),

@@ -88,6 +88,14 @@ inline constexpr int64_t kAttentionBlock = 64;
 // even out the threads at a context of 8192.
 inline constexpr int64_t kAttentionSpan = 1024;
 
+// The positions up to its own that a token sees.
+struct Window {
+  int64_t size = 0;       // the last so many; 0: all
+  bool is_chunk = false;  // those of its own chunk: chunks of `size` follow each other from 0 on
+
+  bool operator==(const Window&) const = default;
+};
+
 struct AttentionArguments {
   const float* q = nullptr;    // [n_tokens] of [group, head_dim]
   int64_t q_stride = 0;        // numbers from token to token
@@ -104,7 +112,7 @@ struct AttentionArguments {
 
   float scale = 1;     // of q . k before the softmax
   float soft_cap = 0;  // c: scores become c tanh(score / c); 0: they stay
-  int64_t window = 0;  // positions that a token sees, its own the last; 0: all
+  Window window = {};
   // [group], or nullptr: a score of each head that takes part in the softmax and has no value.
   const float* sinks = nullptr;
   // [group], or nullptr: times the position of a key less that of the token, added to the scores
@@ -129,8 +137,9 @@ constexpr int64_t AttentionSpanOf(int64_t position) { return position / kAttenti
 }
 
 // The first position that a token at `position` sees.
-[[gnu::always_inline]] constexpr int64_t FirstVisible(int64_t window, int64_t position) {
-  return window == 0 || position < window ? 0 : position - window + 1;
+[[gnu::always_inline]] constexpr int64_t FirstVisible(Window window, int64_t position) {
+  if (window.size == 0 || position < window.size) return 0;
+  return window.is_chunk ? position - position % window.size : position - window.size + 1;
 }
 
 // What the positions of one span come to for one row: the sums of the values, each weighted by

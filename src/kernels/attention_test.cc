@@ -54,7 +54,7 @@ struct Shape {
   int64_t v_head_dim;
   int64_t n_tokens;  // the last ones of the positions
   int64_t n_positions;
-  int64_t window = 0;
+  Window window = {};
   float soft_cap = 0;
   bool has_sinks = false;
   bool has_slopes = false;
@@ -64,9 +64,9 @@ std::string Name(KvType type, const Shape& shape) {
   return std::string(KvTypeName(type)) + ", group " + std::to_string(shape.group) + ", heads of " +
          std::to_string(shape.head_dim) + " and " + std::to_string(shape.v_head_dim) + ", " +
          std::to_string(shape.n_tokens) + " tokens of " + std::to_string(shape.n_positions) +
-         ", window " + std::to_string(shape.window) + ", soft cap " +
-         std::to_string(shape.soft_cap) + (shape.has_sinks ? ", sinks" : "") +
-         (shape.has_slopes ? ", slopes" : "");
+         (shape.window.is_chunk ? ", chunks of " : ", window ") +
+         std::to_string(shape.window.size) + ", soft cap " + std::to_string(shape.soft_cap) +
+         (shape.has_sinks ? ", sinks" : "") + (shape.has_slopes ? ", slopes" : "");
 }
 
 // Queries, keys and values of one KV head, normally distributed, and what attention makes of them.
@@ -147,7 +147,12 @@ class Case {
  private:
   std::vector<double> ExpectedRow(int64_t token, int64_t head) const {
     const int64_t visible = shape_.n_positions - shape_.n_tokens + token + 1;
-    const int64_t first = shape_.window == 0 ? 0 : std::max<int64_t>(0, visible - shape_.window);
+    int64_t first = 0;
+    if (shape_.window.is_chunk) {
+      while (first + shape_.window.size < visible) first += shape_.window.size;
+    } else if (shape_.window.size != 0) {
+      first = std::max<int64_t>(0, visible - shape_.window.size);
+    }
     const float* q = q_.data() + (token * shape_.group + head) * shape_.head_dim;
     std::vector<double> scores;
     for (int64_t position = first; position < visible; ++position) {
@@ -219,21 +224,28 @@ constexpr Shape kShapes[] = {{1, 64, 64, 1, 1},
                              {1, 6, 2, 100, 100},
                              // Windows that end within blocks and spans or at their edges, of one
                              // position, of more than all; bounds that scores come near to.
-                             {2, 64, 64, 20, 200, 16},
-                             {1, 32, 32, 90, 200, 64},
-                             {4, 64, 32, 12, 150, 1},
-                             {1, 80, 80, 70, 300, 100},
-                             {8, 64, 64, 9, 3080, 1024},
-                             {3, 32, 32, 1, 2600, 1500},
-                             {2, 64, 64, 5, 70, 5000},
-                             {1, 128, 128, 9, 100, 0, 2},
-                             {4, 64, 64, 30, 1100, 40, 1.5f},
-                             {3, 64, 64, 20, 200, 0, 0, true},
-                             {8, 64, 32, 1, 2100, 128, 0, true},
-                             {1, 64, 64, 90, 1100, 0, 0, false, true},
-                             {12, 32, 80, 9, 3000, 0, 0, false, true},
-                             {8, 64, 64, 1, 5000, 0, 0, false, true},
-                             {3, 64, 64, 40, 300, 100, 2, true, true}};
+                             {2, 64, 64, 20, 200, {16}},
+                             {1, 32, 32, 90, 200, {64}},
+                             {4, 64, 32, 12, 150, {1}},
+                             {1, 80, 80, 70, 300, {100}},
+                             {8, 64, 64, 9, 3080, {1024}},
+                             {3, 32, 32, 1, 2600, {1500}},
+                             {2, 64, 64, 5, 70, {5000}},
+                             // Chunks of whole blocks and of parts, of one position, of all.
+                             {2, 64, 64, 90, 300, {128, true}},
+                             {8, 64, 64, 12, 3080, {1536, true}},
+                             {1, 80, 32, 70, 200, {50, true}},
+                             {4, 32, 32, 5, 40, {1, true}},
+                             {3, 64, 64, 1, 2049, {2048, true}},
+                             {2, 64, 64, 9, 300, {300, true}},
+                             {1, 128, 128, 9, 100, {}, 2},
+                             {4, 64, 64, 30, 1100, {40}, 1.5f},
+                             {3, 64, 64, 20, 200, {}, 0, true},
+                             {8, 64, 32, 1, 2100, {128}, 0, true},
+                             {1, 64, 64, 90, 1100, {}, 0, false, true},
+                             {12, 32, 80, 9, 3000, {}, 0, false, true},
+                             {8, 64, 64, 1, 5000, {}, 0, false, true},
+                             {3, 64, 64, 40, 300, {100}, 2, true, true}};
 
 TEST_P(AttentionKernels, AttentionMixesValuesByTheSoftmaxOfTheScores) {
   std::mt19937 random(1);
@@ -275,10 +287,11 @@ TEST_P(AttentionKernels, SpansThatRunApartGiveTheSameBits) {
     for (const Shape& shape : {Shape{8, 64, 64, 1, 5000},
                                {3, 32, 64, 1, 1025},
                                {1, 64, 32, 1, 9},
-                               {2, 64, 64, 1, 4000, 1200},
-                               {2, 64, 64, 1, 3000, 30},
-                               {8, 64, 64, 1, 3000, 0, 0, true},
-                               {8, 64, 64, 1, 3000, 0, 0, false, true}}) {
+                               {2, 64, 64, 1, 4000, {1200}},
+                               {2, 64, 64, 1, 3000, {30}},
+                               {2, 64, 64, 1, 3000, {1100, true}},
+                               {8, 64, 64, 1, 3000, {}, 0, true},
+                               {8, 64, 64, 1, 3000, {}, 0, false, true}}) {
       const Case attention(table(), shape, type, random);
       const int64_t row = AttentionStateFloats(shape.v_head_dim);
       const int64_t n_spans = AttentionSpanOf(shape.n_positions - 1) + 1;
@@ -301,7 +314,9 @@ TEST_P(AttentionKernels, ARingOfPositionsGivesTheBitsOfAllOfThem) {
   std::mt19937 random(13);
   constexpr int64_t kRing = 192;
   for (const KvType type : kAllKvTypes) {
-    for (const Shape& shape : {Shape{4, 64, 64, 12, 1100, 100}, {1, 64, 32, 90, 300, 64}}) {
+    for (const Shape& shape : {Shape{4, 64, 64, 12, 1100, {100}},
+                               {1, 64, 32, 90, 300, {64}},
+                               {2, 64, 64, 30, 400, {96, true}}}) {
       const Case attention(table(), shape, type, random);
       std::vector<float> out(static_cast<size_t>(shape.n_tokens * shape.group * shape.v_head_dim));
       AttentionArguments arguments = attention.Arguments(0, shape.n_tokens, out.data());

@@ -470,13 +470,18 @@ Result<void> ReadLayers(const GgufFile& file, const MetadataReader& metadata, Mo
   } else {
     for (LayerConfig& layer : config.layers) layer.rope = kNoRope;
   }
-  for (int64_t i = 0; i < config.n_layers && family.no_rope_period != 0; ++i) {
-    const bool is_last = i % family.no_rope_period == family.no_rope_period - 1;
+  // A window of 0 positions says of a family with chunks that there are none: all layers turn.
+  THAW_ASSIGN(const uint64_t window_field,
+              file.GetUintOr(metadata.Key("attention.sliding_window"), 1));
+  const bool has_chunks = family.chunk != 0 && window_field != 0;
+  const bool all_turn = family.no_rope_period == 0 || (family.chunk != 0 && !has_chunks);
+  for (int64_t i = 0; i < config.n_layers; ++i) {
     LayerConfig& layer = config.layers[static_cast<size_t>(i)];
-    if (is_last) layer.rope = kNoRope;
-    if (family.chunk != 0) layer.has_temperature = is_last;
+    const bool is_still = !all_turn && i % family.no_rope_period == family.no_rope_period - 1;
+    if (is_still) layer.rope = kNoRope;
+    if (family.chunk != 0) layer.has_temperature = is_still;
+    if (has_chunks && !is_still) layer.window = {.size = family.chunk, .is_chunk = true};
   }
-  config.most_positions = family.chunk;
   const WindowPattern& windows = family.windows;
   if (windows.period == 0 && !windows.is_stated) return {};
   constexpr std::string_view kWindow = "attention.sliding_window";
@@ -502,7 +507,7 @@ Result<void> ReadLayers(const GgufFile& file, const MetadataReader& metadata, Mo
   for (size_t i = 0; i < windowed.size(); ++i) {
     LayerConfig& layer = config.layers[i];
     if (windowed[i]) {
-      layer.window = window;
+      layer.window.size = window;
       layer.rope = 1;
       THAW_TRY(ReadWindowedHeads(file, metadata, layer, config.ropes.back()));
     } else if (windows.only_window_turns) {

@@ -9,6 +9,7 @@
 #include "base/function_ref.h"
 #include "base/result.h"
 #include "gguf/gguf_file.h"
+#include "kernels/attention.h"
 #include "kernels/rope.h"
 #include "model/family.h"
 #include "model/indexer.h"
@@ -34,7 +35,7 @@ struct HeadShape {
 struct LayerConfig {
   HeadShape heads = {};
   int64_t kv_layer = -1;  // whose keys and values this layer sees; -1: its own
-  int64_t window = 0;     // positions that a token sees, its own the last; 0: all
+  Window window = {};
   int rope = 0;           // which of ModelConfig::ropes turns its heads, or kNoRope
   int64_t d_ff = 0;       // hidden width of the dense block; 0: none
   // Its gates count from so many standard deviations above their mean; -infinity: as they are.
@@ -107,7 +108,6 @@ struct ModelConfig {
   float temperature_scale = 0;   // s: queries times 1 + s ln(1 + floor(position / interval))
   int64_t temperature_interval = 0;
   int64_t temperature_offset = 0;  // added to the position
-  int64_t most_positions = 0;      // of a session; 0: any number
   float embedding_scale = 1;       // of embeddings
   float residual_scale = 1;        // of what a block adds
   float logit_scale = 1;           // of logits

@@ -144,7 +144,7 @@ TinyModel Windowed(const std::string& architecture, const char* epsilon,
 
 std::vector<int64_t> WindowsOf(const ModelConfig& config) {
   std::vector<int64_t> windows;
-  for (const LayerConfig& layer : config.layers) windows.push_back(layer.window);
+  for (const LayerConfig& layer : config.layers) windows.push_back(layer.window.size);
   return windows;
 }
 
@@ -168,6 +168,27 @@ TEST(ModelConfig, TheLastLayerOfAPeriodSeesEverything) {
   ASSERT_TRUE(cohere2) << cohere2.error().message;
   EXPECT_THAT(WindowsOf(*cohere2), ElementsAre(16, 16, 16, 0, 16, 16));
   EXPECT_THAT(RopesOf(*cohere2), ElementsAre(1, 1, 1, kNoRope, 1, 1));
+}
+
+TEST(ModelConfig, LayersThatTurnSeeChunksUnlessTheFileSaysThereAreNone) {
+  TinyModel model;
+  model.architecture = "llama4";
+  model.n_layers = 6;
+  const auto chunks = Read(model);
+  ASSERT_TRUE(chunks) << chunks.error().message;
+  EXPECT_THAT(WindowsOf(*chunks), ElementsAre(8192, 8192, 8192, 0, 8192, 8192));
+  EXPECT_TRUE(chunks->layers[0].window.is_chunk);
+  EXPECT_THAT(RopesOf(*chunks), ElementsAre(0, 0, 0, kNoRope, 0, 0));
+  EXPECT_TRUE(chunks->layers[3].has_temperature);
+
+  model.add_fields = [](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumber<uint32_t>("llama4.attention.sliding_window", 0));
+  };
+  const auto none = Read(model);
+  ASSERT_TRUE(none) << none.error().message;
+  EXPECT_THAT(WindowsOf(*none), ElementsAre(0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(RopesOf(*none), ElementsAre(0, 0, 0, 0, 0, 0));
+  EXPECT_FALSE(none->layers[3].has_temperature);
 }
 
 TEST(ModelConfig, WindowedLayersHaveARopeOfTheirOwn) {

@@ -182,8 +182,8 @@ struct Family {
   // Where the model has so many layers, scores are scaled by 1 / sqrt(d_model / n_heads).
   int64_t layers_of_width_scale = 0;
   int64_t no_rope_period = 0;  // of so many layers the last has no rope; 0: all have
-  // Where layers of no_rope_period turn, a token sees positions of its own chunk of so many alone:
-  // longer sessions are not run. Queries of the others grow with the position, by this scale.
+  // Where layers of no_rope_period turn, a token sees positions of its own chunk of so many alone.
+  // Queries of the others grow with the position, by this scale.
   int64_t chunk = 0;
   float chunk_temperature = 0;
 };

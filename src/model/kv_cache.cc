@@ -50,7 +50,7 @@ std::vector<KvCache::Layer> KvCache::LayOut(const ModelConfig& config, const KvS
       continue;
     }
     const HeadShape& heads = attention.heads;
-    const int64_t held = HeldPositions(size, attention.window);
+    const int64_t held = HeldPositions(size, attention.window.size);
     Layer layer{.heads = heads,
                 .offset = offset,
                 .key_bytes = AlignUp(KeyBytes(size.type, heads.size, held)),

@@ -83,7 +83,7 @@ class KvCache {
     size_t key_bytes = 0;    // of one KV head
     size_t value_bytes = 0;  // likewise
     int64_t held = 0;        // positions
-    int64_t window = 0;
+    Window window = {};
     int64_t index_key_size = 0;
     size_t index_offset = 0;  // of the keys by which it chooses
   };

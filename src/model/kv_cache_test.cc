@@ -121,7 +121,7 @@ TEST_P(KvCacheOf, StoresKeysAndValuesWhereAttentionLooksForThem) {
 // The middle one of three layers has a window of 16.
 ModelConfig WindowConfig() {
   ModelConfig config = BlockConfig();
-  config.layers[1].window = 16;
+  config.layers[1].window.size = 16;
   return config;
 }
 

@@ -95,7 +95,6 @@ Result<std::unique_ptr<Model>> Model::Create(ModelDescription description, Weigh
                                              const ModelOptions& options) {
   THAW_CHECK(options.max_batch >= 1 && options.max_context >= 1);
   ModelConfig& config = description.config;
-  THAW_CHECK(config.most_positions == 0 || options.max_context <= config.most_positions);
   std::vector<RopeAngles> angles;
   for (RopeConfig& rope : config.ropes) {
     const bool is_long = options.max_context > rope.scaling.original_context;

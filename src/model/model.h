@@ -37,7 +37,7 @@ struct BatchToken {
 
 struct ModelOptions {
   int64_t max_batch = 1;    // tokens of one forward pass
-  int64_t max_context = 1;  // positions of the longest sequence, at most config.most_positions
+  int64_t max_context = 1;  // positions of the longest sequence
 };
 
 // Seconds of the calling thread, by what it did.
