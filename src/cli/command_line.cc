@@ -105,7 +105,7 @@ void AddEngine(CLI::App& command, EngineOptions& engine, const std::string& cont
       ->group(group);
   command
       .add_option("--kernels", engine.kernels,
-                  "Instruction set (default: the best; `thaw doctor` lists them)")
+                  "Instruction set (default: the best here; `thaw doctor` lists them)")
       ->type_name("NAME")
       ->group(group);
   command

@@ -28,6 +28,8 @@
 #include "io/device.h"
 #include "io/read_queue.h"
 #include "kernels/kernel_table.h"
+#include "kernels/self_check.h"
+#include "tensor/element_type.h"
 
 namespace thaw::cli {
 namespace {
@@ -149,7 +151,9 @@ Json TablesJson(const std::vector<TableNeeds>& tables) {
 Result<Json> DescribeMachine(const DoctorOptions& options, const File* file) {
   const CpuFeatures& cpu = HostCpu();
   const SystemInfo system = ReadSystemInfo();
-  THAW_ASSIGN(const KernelTable* chosen, SelectKernels(""));
+  std::vector<ElementType> types;  // all, so that whatever is wrong here is found
+  for (const ElementTypeInfo& info : AllElementTypes()) types.push_back(info.type);
+  THAW_ASSIGN(const KernelChoice kernels, SelectCheckedKernels("", types));
   const std::vector<TableNeeds> tables = NeedsOfAllTables(cpu);
   Json available = Json::array();
   for (const TableNeeds& table : tables) {
@@ -159,23 +163,24 @@ Result<Json> DescribeMachine(const DoctorOptions& options, const File* file) {
   ThreadPool pool(options.threads > 0 ? options.threads : AvailableThreads());
   const Trial trial = ComputeForAWhile(system, pool);
   const bool has_uring = trial.state.uring_problem.empty();
-  return Json{{"cpu", cpu.name},
-              {"cpu_features", cpu.Names()},
-              {"threads", pool.thread_count()},
-              {"cpus", CpusJson(trial.state)},
-              {"kernels_available", std::move(available)},
-              {"kernels", chosen->name},
-              {"kernels_reason", WhyChosen(tables, chosen->name)},
-              {"kernel_tables", TablesJson(tables)},
-              {"rates", RatesJson(FindRates(options, file, *chosen, budget, pool), trial.int8)},
-              {"memory_total_bytes", Bytes(system.memory_total)},
-              {"memory_available_bytes", Bytes(system.memory_available)},
-              {"cgroup_limit_bytes", Bytes(system.cgroup_limit)},
-              {"cgroup_used_bytes", Bytes(system.cgroup_used)},
-              {"default_budget_bytes", budget},
-              {"huge_pages", system.huge_pages},
-              {"reader", has_uring ? "io_uring" : "pread"},
-              {"warnings", FindSlowdowns(trial.state)}};
+  return Json{
+      {"cpu", cpu.name},
+      {"cpu_features", cpu.Names()},
+      {"threads", pool.thread_count()},
+      {"cpus", CpusJson(trial.state)},
+      {"kernels_available", std::move(available)},
+      {"kernels", kernels.table->name},
+      {"kernels_reason", WhyChosen(tables, kernels)},
+      {"kernel_tables", TablesJson(tables)},
+      {"rates", RatesJson(FindRates(options, file, *kernels.table, budget, pool), trial.int8)},
+      {"memory_total_bytes", Bytes(system.memory_total)},
+      {"memory_available_bytes", Bytes(system.memory_available)},
+      {"cgroup_limit_bytes", Bytes(system.cgroup_limit)},
+      {"cgroup_used_bytes", Bytes(system.cgroup_used)},
+      {"default_budget_bytes", budget},
+      {"huge_pages", system.huge_pages},
+      {"reader", has_uring ? "io_uring" : "pread"},
+      {"warnings", FindSlowdowns(trial.state)}};
 }
 
 // The parts of a model that can only be read through the page cache.

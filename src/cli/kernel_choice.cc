@@ -25,20 +25,28 @@ std::vector<TableNeeds> NeedsOfAllTables(const CpuFeatures& cpu) {
   return tables;
 }
 
-std::string WhyChosen(const std::vector<TableNeeds>& tables, std::string_view chosen) {
-  std::string why;
+std::string WhyChosen(const std::vector<TableNeeds>& tables, const KernelChoice& choice) {
+  const std::string_view chosen = choice.table->name;
+  const std::string_view slower = choice.slower == nullptr ? "" : choice.slower->name;
+  std::vector<std::string> reasons;
   for (const TableNeeds& table : tables) {
-    if (table.name != chosen) {
-      why += fmt::format("{}{} would be better but needs {}, which this CPU lacks",
-                         why.empty() ? "" : "; ", table.name, fmt::join(table.missing, ", "));
-      continue;
-    }
-    if (!why.empty()) return why;
-    why = "the best of this build";
-    if (!table.needed.empty()) why += fmt::format("; needs {}", fmt::join(table.needed, ", "));
-    return why;
+    if (table.name == chosen) break;
+    if (table.name == slower) continue;
+    reasons.push_back(
+        table.is_available()
+            ? fmt::format("{} would be better but computes something wrong here", table.name)
+            : fmt::format("{} would be better but needs {}, which this CPU lacks", table.name,
+                          fmt::join(table.missing, ", ")));
   }
-  return why;
+  const TableNeeds& first = tables.front();
+  if (first.name == chosen) reasons.emplace_back("the best of this build");
+  if (choice.slower != nullptr) {
+    reasons.push_back(fmt::format("{:.2f} times as fast as {} here", choice.speedup, slower));
+  }
+  if (first.name == chosen && !first.needed.empty()) {
+    reasons.push_back(fmt::format("needs {}", fmt::join(first.needed, ", ")));
+  }
+  return fmt::format("{}", fmt::join(reasons, "; "));
 }
 
 }  // namespace thaw::cli

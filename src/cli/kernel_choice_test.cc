@@ -37,20 +37,46 @@ TEST(NeedsOf, AgreeWithWhatIsChosen) {
   EXPECT_THAT(NeedsOfAllTables(HostCpu()).back().needed, IsEmpty()) << "portable";
 }
 
+KernelTable Named(const char* name) {
+  KernelTable table = *AllKernelTables().back();
+  table.name = name;
+  return table;
+}
+
 TEST(WhyChosen, NamesWhatBetterTablesLack) {
   const std::vector<TableNeeds> tables = {
       {.name = "c", .needed = {"x", "y", "z"}, .missing = {"y", "z"}},
       {.name = "b", .needed = {"x", "y"}, .missing = {"y"}},
       {.name = "a"}};
-  EXPECT_EQ(WhyChosen(tables, "a"),
+  const KernelTable a = Named("a");
+  EXPECT_EQ(WhyChosen(tables, {.table = &a}),
             "c would be better but needs y, z, which this CPU lacks; "
             "b would be better but needs y, which this CPU lacks");
 }
 
 TEST(WhyChosen, SaysWhenThereIsNoneBetter) {
-  EXPECT_EQ(WhyChosen({{.name = "b", .needed = {"x", "y"}}, {.name = "a"}}, "b"),
+  const KernelTable a = Named("a");
+  const KernelTable b = Named("b");
+  EXPECT_EQ(WhyChosen({{.name = "b", .needed = {"x", "y"}}, {.name = "a"}}, {.table = &b}),
             "the best of this build; needs x, y");
-  EXPECT_EQ(WhyChosen({{.name = "a"}}, "a"), "the best of this build");
+  EXPECT_EQ(WhyChosen({{.name = "a"}}, {.table = &a}), "the best of this build");
+}
+
+TEST(WhyChosen, SaysWhatItWasFasterThan) {
+  const std::vector<TableNeeds> tables = {
+      {.name = "b", .needed = {"x", "y"}}, {.name = "a", .needed = {"x"}}, {.name = "portable"}};
+  const KernelTable a = Named("a");
+  const KernelTable b = Named("b");
+  EXPECT_EQ(WhyChosen(tables, {.table = &a, .slower = &b, .speedup = 1.2}),
+            "1.20 times as fast as b here");
+  EXPECT_EQ(WhyChosen(tables, {.table = &b, .slower = &a, .speedup = 1.304}),
+            "the best of this build; 1.30 times as fast as a here; needs x, y");
+}
+
+TEST(WhyChosen, SaysWhatComputesSomethingWrong) {
+  const KernelTable a = Named("a");
+  EXPECT_EQ(WhyChosen({{.name = "b", .needed = {"x"}}, {.name = "a"}}, {.table = &a}),
+            "b would be better but computes something wrong here");
 }
 
 }  // namespace

@@ -97,7 +97,8 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
   THAW_ASSIGN(EngineOptions filled, FillDefaults(options, description.config));
   std::vector<ElementType> types;
   for (const WeightMatrix& matrix : description.matrices) types.push_back(matrix.type);
-  THAW_ASSIGN(const KernelTable* kernels, SelectCheckedKernels(options.kernels, types));
+  THAW_ASSIGN(const KernelChoice choice, SelectCheckedKernels(options.kernels, types));
+  const KernelTable* kernels = choice.table;
   for (WeightMatrix& matrix : description.matrices) {
     matrix.is_packed =
         kernels->packs_rows && matrix.is_multiplied() && CanPackRows(matrix.type, matrix.cols);

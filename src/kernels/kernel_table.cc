@@ -94,6 +94,7 @@ constexpr KernelTable kAvx512 = [] {
 constexpr KernelTable kAmx = [] {
   KernelTable table = kAvx512;
   table.name = "amx";
+  table.same_bits_as = &kAvx512;
   table.matmul = MatMul<kAmxPanels>;
   table.is_available = [](const CpuFeatures& cpu) {
     return kAvx512.is_available(cpu) && cpu.amx_int8;

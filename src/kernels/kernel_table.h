@@ -75,6 +75,10 @@ struct KernelTable {
   // Whether matmul takes packed rows, and is fastest with them.
   bool packs_rows;
 
+  // Another table that gives the same bits and is the faster one on some of the CPUs that run both;
+  // nullptr where none is known. Which is taken is timed (kernels/table_choice.h).
+  const KernelTable* same_bits_as = nullptr;
+
   // Fills the quantized copy of tokens [token_begin, token_end): lists the outliers; per 32 of the
   // other values, scale = amax / 127 and quant = round half to even of value * (127 / amax). The
   // same bits in every table. A block with a NaN or an infinity gets that scale, so that what it is
@@ -140,7 +144,7 @@ bool CanMultiply(ElementType type);
 // Every table in this build, best first, whether this CPU can run it or not.
 std::span<const KernelTable* const> AllKernelTables();
 
-// The best table that this CPU runs for "", or the one of that name. kInvalidArgument, with the
+// The first table that this CPU runs for "", or the one of that name. kInvalidArgument, with the
 // names that are available, for one that does not exist or that this CPU cannot run.
 Result<const KernelTable*> SelectKernels(std::string_view name);
 Result<const KernelTable*> SelectKernels(std::span<const KernelTable* const> tables,

@@ -283,6 +283,14 @@ class Checker {
   std::optional<std::string> disagreement_;  // the first
 };
 
+bool AgreesOrWarns(const KernelTable& table, std::span<const ElementType> types) {
+  const auto disagreement = FindDisagreement(table, types);
+  if (!disagreement) return true;
+  LogWarning("the kernels \"{}\" compute something wrong on this machine, others are taken: {}",
+             table.name, *disagreement);
+  return false;
+}
+
 }  // namespace
 
 std::optional<std::string> FindDisagreement(const KernelTable& table,
@@ -290,27 +298,31 @@ std::optional<std::string> FindDisagreement(const KernelTable& table,
   return Checker(table).Run(types);
 }
 
-Result<const KernelTable*> SelectCheckedKernels(std::string_view name,
-                                                std::span<const ElementType> types) {
-  return SelectCheckedKernels(AllKernelTables(), name, types);
+Result<KernelChoice> SelectCheckedKernels(std::string_view name,
+                                          std::span<const ElementType> types) {
+  ProductTimer seconds;
+  return SelectCheckedKernels(AllKernelTables(), name, types, seconds);
 }
 
-Result<const KernelTable*> SelectCheckedKernels(std::span<const KernelTable* const> tables,
-                                                std::string_view name,
-                                                std::span<const ElementType> types) {
+Result<KernelChoice> SelectCheckedKernels(std::span<const KernelTable* const> tables,
+                                          std::string_view name, std::span<const ElementType> types,
+                                          TableTimer seconds) {
   THAW_ASSIGN(const KernelTable* wanted, SelectKernels(tables, name));
   if (!name.empty()) {
     const auto disagreement = FindDisagreement(*wanted, types);
-    if (!disagreement) return wanted;
+    if (!disagreement) return KernelChoice{.table = wanted};
     return Fail(ErrorCode::kUnsupported,
                 "kernels \"{}\" compute something wrong on this machine: {}", name, *disagreement);
   }
   for (const KernelTable* table : tables) {
-    if (!table->is_available(HostCpu())) continue;
-    const auto disagreement = FindDisagreement(*table, types);
-    if (!disagreement) return table;
-    LogWarning("the kernels \"{}\" compute something wrong on this machine, others are taken: {}",
-               table->name, *disagreement);
+    if (!table->is_available(HostCpu()) || !AgreesOrWarns(*table, types)) continue;
+    const KernelTable* other = table->same_bits_as;
+    if (other == nullptr || !other->is_available(HostCpu())) return KernelChoice{.table = table};
+    // A check takes longer than the timing, so the other one is checked only where it would be
+    // taken.
+    const KernelChoice choice = ChooseByTime(*table, *other, seconds);
+    if (choice.table == table || AgreesOrWarns(*other, types)) return choice;
+    return KernelChoice{.table = table};
   }
   return Fail(ErrorCode::kUnsupported, "no kernels compute what they should on this machine");
 }

@@ -23,13 +23,9 @@ std::vector<TileTable> TileTables() {
   for (const EmulatedAmxTable& each : EmulatedAmxTables()) {
     tables.push_back({&each.table, each.original});
   }
-  const KernelTable* amx = nullptr;
-  const KernelTable* avx512 = nullptr;
   for (const KernelTable* table : AllKernelTables()) {
-    if (std::string_view(table->name) == "amx") amx = table;
-    if (std::string_view(table->name) == "avx512") avx512 = table;
+    if (table->same_bits_as != nullptr) tables.push_back({table, table->same_bits_as});
   }
-  tables.push_back({amx, avx512});
   return tables;
 }
 
