@@ -36,8 +36,8 @@ struct LayerConfig {
   HeadShape heads = {};
   int64_t kv_layer = -1;  // whose keys and values this layer sees; -1: its own
   Window window = {};
-  int rope = 0;           // which of ModelConfig::ropes turns its heads, or kNoRope
-  int64_t d_ff = 0;       // hidden width of the dense block; 0: none
+  int rope = 0;      // which of ModelConfig::ropes turns its heads, or kNoRope
+  int64_t d_ff = 0;  // hidden width of the dense block; 0: none
   // Its gates count from so many standard deviations above their mean; -infinity: as they are.
   float gate_cutoff = -std::numeric_limits<float>::infinity();
   Activation activation = {};  // of the block that all tokens go through
