@@ -250,15 +250,7 @@ TEST(DescribeModel, JoinsTheConvolutionsOfQueriesKeysAndValues) {
 TEST(DescribeModel, RefusesDeltaRulesOfOtherShapes) {
   using Shape = std::vector<int64_t>;
   const auto with = [](const std::string& name, const Shape& dims) {
-    TinyModel model = TinyChannelDeltaModel();
-    model.edit_tensors = [=, edit = model.edit_tensors](auto& tensors) {
-      edit(tensors);
-      if (dims.empty()) std::erase_if(tensors, [&](const auto& t) { return t.name == name; });
-      for (TinyModel::Tensor& tensor : tensors) {
-        if (tensor.name == name) tensor.dims = dims;
-      }
-    };
-    return ErrorOf(model);
+    return ErrorWith(TinyChannelDeltaModel(), name, dims);
   };
   const std::tuple<std::string, Shape, std::string> cases[] = {
       {"attn_q.weight", {32, 24}, "[32, 32]"},
@@ -357,16 +349,8 @@ TEST(DescribeModel, TheFirstLayersShareOfValuesMayBeMissing) {
 }
 
 TEST(DescribeModel, RefusesTimeMixingOfOtherShapes) {
-  const auto with = [](const std::string& name, std::vector<int64_t> dims) {
-    TinyModel model = TinyTimeMixModel();
-    model.edit_tensors = [=, edit = model.edit_tensors](auto& tensors) {
-      edit(tensors);
-      if (dims.empty()) std::erase_if(tensors, [&](const auto& t) { return t.name == name; });
-      for (TinyModel::Tensor& tensor : tensors) {
-        if (tensor.name == name) tensor.dims = dims;
-      }
-    };
-    return ErrorOf(model);
+  const auto with = [](const std::string& name, const std::vector<int64_t>& dims) {
+    return ErrorWith(TinyTimeMixModel(), name, dims);
   };
   EXPECT_THAT(with("blk.0.time_mix_lerp_fused.weight", {32, 1, 1, 5}),
               HasSubstr("expected [32, 1, 1, 6]"));
