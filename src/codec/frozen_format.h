@@ -67,7 +67,7 @@ static_assert(sizeof(FrozenStreamHeader) == 64);
 
 inline constexpr int64_t kFrozenAlignment = 64;
 inline constexpr int64_t kFrozenGroupRows = 16;
-inline constexpr int64_t kFrozenLanes = 64;       // of a vector
+inline constexpr int64_t kFrozenLanes = 64;  // of a vector
 inline constexpr int64_t kFrozenColsOfVector = 4;
 inline constexpr int64_t kFrozenStateSets = 8;
 inline constexpr int64_t kFrozenStates = kFrozenStateSets * kFrozenLanes;
@@ -101,8 +101,8 @@ constexpr LanePlace PlaceOfLane(FrozenKind kind, int64_t lane) {
   return {4 * (lane / 16) + within % 8 / 2, 2 * (within / 8) + within % 2};
 }
 
-// The trellis of one lane within a group: `numbers` m in, and the bit z of each. z is the lowest bit
-// of the weight's integer q = 2 m + z.
+// The trellis of one lane within a group: `numbers` m in, and the bit z of each. z is the lowest
+// bit of the weight's integer q = 2 m + z.
 class Trellis {
  public:
   int bit() const { return z_[0] ^ z_[2] ^ parity_[1]; }
@@ -117,7 +117,7 @@ class Trellis {
   }
 
  private:
-  int z_[3] = {0, 0, 0};   // of the one before, of the one before that, ...
+  int z_[3] = {0, 0, 0};  // of the one before, of the one before that, ...
   int parity_[2] = {0, 0};
 };
 

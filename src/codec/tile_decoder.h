@@ -19,13 +19,14 @@ struct TileDecoder {
   const char* name;
   bool (*is_available)(const CpuFeatures& cpu);
 
-  // Decodes the numbers of the group that comes next. Of ecq the quants of Q8_0 alone are written, at
-  // their places in the packed group; DecodeGroup adds the scales.
+  // Decodes the numbers of the group that comes next. Of ecq the quants of Q8_0 alone are written,
+  // at their places in the packed group; DecodeGroup adds the scales.
   void (*decode_ecq)(StreamCursor& cursor, std::byte* packed);
   void (*decode_bf16)(StreamCursor& cursor, std::byte* packed);
 };
 
-// Every decoder of this build, best first, whether this CPU can run it or not; the last is "portable".
+// Every decoder of this build, best first, whether this CPU can run it or not; the last is
+// "portable".
 std::span<const TileDecoder* const> AllTileDecoders();
 
 // The first that the CPU runs and whose name a table of kernels allows: "portable" allows itself

@@ -30,8 +30,8 @@ struct QuantizedRows {
 
 class TrellisQuantizer {
  public:
-  // Learns from `sample`, rows of `cols` floats (whole groups of 16), for a step in units of a row's
-  // root mean square. `column_weights`: [cols], positive, or empty for 1.
+  // Learns from `sample`, rows of `cols` floats (whole groups of 16), for a step in units of a
+  // row's root mean square. `column_weights`: [cols], positive, or empty for 1.
   static TrellisQuantizer Learn(int64_t cols, std::span<const float> sample, double step,
                                 std::span<const float> column_weights);
 

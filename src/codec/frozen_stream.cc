@@ -1,0 +1,222 @@
+#include "codec/frozen_stream.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "tensor/half.h"
+
+namespace thaw {
+namespace {
+
+constexpr uint64_t kStateBytes = kFrozenStates * sizeof(uint16_t);
+constexpr uint16_t kInfinity = 0x7c00;
+
+template <typename T>
+T Load(const std::byte* p) {
+  T value;
+  std::memcpy(&value, p, sizeof(value));
+  return value;
+}
+
+uint64_t VectorsOf(const FrozenStream& s) {
+  return static_cast<uint64_t>(s.groups() * (s.cols / kFrozenColsOfVector));
+}
+
+// Sets the sections' places from the header.
+void Place(FrozenStream& s, const std::byte* bytes) {
+  const FrozenStreamHeader& h = s.header;
+  s.raw = bytes + sizeof(h);
+  s.shifts = s.raw + 8 * h.raw_planes * VectorsOf(s);
+  s.scales = s.shifts + sizeof(uint32_t) * uint64_t{h.shifts};
+  s.escapes = s.scales + (s.kind == FrozenKind::kEcq ? 2 * static_cast<uint64_t>(s.rows) : 0);
+  s.coded = s.escapes + h.escape_bytes;
+  s.states = s.coded + h.coded_bytes;
+  const auto end = static_cast<uint64_t>(s.states + kStateBytes - bytes);
+  s.bytes = (end + kFrozenAlignment - 1) / kFrozenAlignment * kFrozenAlignment;
+}
+
+Result<void> CheckCounts(const FrozenStream& s, int64_t rows) {
+  const FrozenStreamHeader& h = s.header;
+  if (h.rows != static_cast<uint64_t>(rows)) {
+    return Fail(ErrorCode::kCorrupt, "its rows are {}, expected {}", h.rows, rows);
+  }
+  const uint64_t weights = VectorsOf(s) * kFrozenLanes;
+  if (h.coded_bytes > weights || h.escape_bytes > weights) {
+    return Fail(ErrorCode::kCorrupt,
+                "it has {} coded bytes and {} escapes, expected at most one a weight, {}",
+                h.coded_bytes, h.escape_bytes, weights);
+  }
+  const bool is_ecq = s.kind == FrozenKind::kEcq;
+  const uint64_t most_shifts = is_ecq ? weights / kFrozenBlock : 0;
+  if (h.shifts > most_shifts) {
+    return Fail(ErrorCode::kCorrupt, "it has {} shifts, expected at most {}", h.shifts,
+                most_shifts);
+  }
+  if (is_ecq ? h.raw_planes > 2 : h.raw_planes != 8) {
+    return Fail(ErrorCode::kCorrupt, "its raw planes are {}, expected {}", h.raw_planes,
+                is_ecq ? "0 to 2" : "8");
+  }
+  return {};
+}
+
+Result<void> CheckSymbols(FrozenKind kind, const FrozenStreamHeader& h) {
+  if (h.symbols < 1 || h.symbols > kFrozenMaxSymbols) {
+    return Fail(ErrorCode::kCorrupt, "its symbols are {}, expected 1 to {}", h.symbols,
+                kFrozenMaxSymbols);
+  }
+  const bool is_ecq = kind == FrozenKind::kEcq;
+  const int first = is_ecq ? static_cast<int8_t>(h.first_symbol) : h.first_symbol;
+  const int last = first + h.symbols - 1;
+  const int least = is_ecq ? -64 >> h.raw_planes : 0;
+  const int most = is_ecq ? 63 >> h.raw_planes : 255;
+  if (first < least || last > most) {
+    return Fail(ErrorCode::kCorrupt, "its symbols go from {} to {}, expected within {} and {}",
+                first, last, least, most);
+  }
+  int sum = 0;
+  for (int i = 0; i <= kFrozenMaxSymbols; ++i) {
+    const int frequency = h.frequencies[i];
+    sum += frequency;
+    if (frequency >= kFrozenSlots || (i > h.symbols && frequency != 0)) {
+      return Fail(ErrorCode::kCorrupt, "frequency {} is {}, expected {}", i, frequency,
+                  i > h.symbols ? "0 behind that of the escape" : "at most 127");
+    }
+  }
+  if (sum != kFrozenSlots || h.frequencies[h.symbols] == 0 || h.zero != 0) {
+    return Fail(ErrorCode::kCorrupt,
+                "its frequencies add up to {} with {} for the escape, and byte 19 is {}; expected "
+                "128, 1 or more, and 0",
+                sum, h.frequencies[h.symbols], h.zero);
+  }
+  return {};
+}
+
+// Scales are finite and not negative, with and without shift.
+Result<void> CheckScales(const FrozenStream& s) {
+  for (int64_t row = 0; row < s.rows; ++row) {
+    const auto scale = Load<uint16_t>(s.scales + 2 * row);
+    if (scale >= kInfinity) {
+      return Fail(
+          ErrorCode::kCorrupt,
+          "the scale of its row {} is {:#06x}, expected a finite number that is not negative", row,
+          scale);
+    }
+  }
+  int64_t previous = -1;
+  for (uint32_t i = 0; i < s.header.shifts; ++i) {
+    const auto shift = Load<uint32_t>(s.shifts + 4 * uint64_t{i});
+    const int64_t block = shift >> kFrozenShiftBits;
+    const int64_t of_group = s.blocks() * kFrozenGroupRows;
+    const int by = static_cast<int>(shift & ((1U << kFrozenShiftBits) - 1));
+    if (block <= previous || block >= s.groups() * of_group || by == 0) {
+      return Fail(
+          ErrorCode::kCorrupt,
+          "shift {} is {} for block {}, expected 1 to 15 for a block behind {} and below {}", i, by,
+          block, previous, s.groups() * of_group);
+    }
+    previous = block;
+    const int64_t row = block / of_group * kFrozenGroupRows + block % kFrozenGroupRows;
+    const float scale = F16ToF32(Load<uint16_t>(s.scales + 2 * row));
+    if (F32ToF16(scale * static_cast<float>(1 << by)) >= kInfinity) {
+      return Fail(ErrorCode::kCorrupt, "the scale of its block {}, {} times 2^{}, is not finite",
+                  block, scale, by);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<FrozenStream> ParseFrozenStream(FrozenKind kind, int64_t cols, int64_t rows,
+                                       std::span<const std::byte> bytes) {
+  FrozenStream s{.kind = kind, .cols = cols, .rows = rows};
+  if (bytes.size() < sizeof(s.header)) {
+    return Fail(ErrorCode::kCorrupt, "it has {} bytes, expected {} or more", bytes.size(),
+                sizeof(s.header));
+  }
+  std::memcpy(&s.header, bytes.data(), sizeof(s.header));
+  THAW_TRY(CheckCounts(s, rows));
+  THAW_TRY(CheckSymbols(kind, s.header));
+  Place(s, bytes.data());
+  if (s.bytes > bytes.size()) {
+    return Fail(ErrorCode::kCorrupt, "it takes {} bytes, expected at most {} up to its tile's end",
+                s.bytes, bytes.size());
+  }
+  const std::byte* end = s.states + kStateBytes;
+  if (std::any_of(end, bytes.data() + s.bytes, [](std::byte b) { return b != std::byte{0}; })) {
+    return Fail(ErrorCode::kCorrupt, "the bytes behind its states are not 0");
+  }
+  if (kind == FrozenKind::kEcq) THAW_TRY(CheckScales(s));
+  return s;
+}
+
+FrozenStream TrustedFrozenStream(FrozenKind kind, int64_t cols, const std::byte* bytes) {
+  FrozenStream s{.kind = kind, .cols = cols};
+  std::memcpy(&s.header, bytes, sizeof(s.header));
+  s.rows = s.header.rows;
+  Place(s, bytes);
+  return s;
+}
+
+StreamCursor::StreamCursor(const FrozenStream& of)
+    : stream(of), raw(of.raw), escapes(of.escapes), coded(of.coded) {
+  std::memcpy(states, of.states, sizeof(states));
+  const FrozenStreamHeader& h = of.header;
+  const bool is_ecq = of.kind == FrozenKind::kEcq;
+  // No symbol of bf16 is the one before the first, as there are fewer than 256.
+  tables.escape_symbol = is_ecq ? 1 : static_cast<uint8_t>(h.first_symbol - 1);
+  int slot = 0;
+  for (int i = 0; i <= h.symbols; ++i) {
+    const int frequency = h.frequencies[i];
+    int symbol = static_cast<uint8_t>(h.first_symbol + i);
+    if (i == h.symbols) {
+      symbol = tables.escape_symbol;
+    } else if (is_ecq) {
+      const int m = static_cast<int8_t>(symbol) * (1 << h.raw_planes);
+      symbol = 2 * m | (m & 1);
+    }
+    for (int j = 0; j < frequency; ++j, ++slot) {
+      tables.doubled_frequency[slot] = static_cast<uint8_t>(2 * frequency);
+      tables.bias[slot] = static_cast<int8_t>(j - frequency * slot / kFrozenSlots);
+      tables.symbol[slot] = static_cast<uint8_t>(symbol);
+    }
+  }
+  THAW_CHECK(slot == kFrozenSlots);
+}
+
+Result<void> CheckStreamEnd(const StreamCursor& cursor) {
+  const FrozenStream& s = cursor.stream;
+  THAW_CHECK(cursor.group == s.groups());
+  if (cursor.was_held_back) {
+    return Fail(ErrorCode::kCorrupt, "its weights take more than its {} coded bytes and {} escapes",
+                s.header.coded_bytes, s.header.escape_bytes);
+  }
+  if (cursor.coded != s.states) {
+    return Fail(ErrorCode::kCorrupt, "its weights take {} coded bytes, expected {}",
+                cursor.coded - s.coded, s.header.coded_bytes);
+  }
+  if (cursor.escapes != s.coded) {
+    return Fail(ErrorCode::kCorrupt, "its weights take {} escapes, expected {}",
+                cursor.escapes - s.escapes, s.header.escape_bytes);
+  }
+  const auto* wrong =
+      std::ranges::find_if(cursor.states, [](uint16_t x) { return x != kFrozenLowestState; });
+  if (wrong != std::end(cursor.states)) {
+    return Fail(ErrorCode::kCorrupt, "state {} ends at {}, expected {}", wrong - cursor.states,
+                *wrong, kFrozenLowestState);
+  }
+  if (s.kind == FrozenKind::kEcq) {
+    const std::byte* bad = std::find_if(s.escapes, s.coded, [](std::byte e) {
+      return (e & std::byte{1}) != (e >> 1 & std::byte{1});
+    });
+    if (bad != s.coded) {
+      return Fail(ErrorCode::kCorrupt,
+                  "escape {} is {:#04x}, whose lowest bit is not that of its number",
+                  bad - s.escapes, std::to_integer<int>(*bad));
+    }
+  }
+  return {};
+}
+
+}  // namespace thaw

@@ -1,0 +1,339 @@
+#include "codec/stream_encoder.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/check.h"
+#include "codec/frozen_format.h"
+
+namespace thaw {
+namespace {
+
+// How often each number of `least` to `least + counts.size() - 1` occurs.
+struct Histogram {
+  int least = 0;
+  std::vector<int64_t> counts;
+};
+
+// The symbols of a stream with their frequencies, and the bits that coding them takes.
+struct Alphabet {
+  int first = 0;
+  int symbols = 0;
+  std::array<uint8_t, kFrozenMaxSymbols + 1> frequencies = {};
+  double bits = std::numeric_limits<double>::infinity();
+};
+
+double BitsOf(int frequency) { return 7 - std::log2(static_cast<double>(frequency)); }
+
+// Frequencies that add up to 128 for these counts, the last that of the escape: each slot goes to
+// where it saves most, after one for every count that is not 0. False where there are too many.
+bool ShareSlots(std::span<const int64_t> counts, std::span<uint8_t> frequencies) {
+  int left = kFrozenSlots;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    frequencies[i] = counts[i] > 0 || i + 1 == counts.size() ? 1 : 0;
+    left -= frequencies[i];
+  }
+  if (left < 0) return false;
+  std::vector<double> savings(counts.size());
+  const auto saving = [&](size_t i) {
+    const double f = frequencies[i];
+    if (counts[i] == 0 || frequencies[i] == kFrozenSlots - 1) return 0.0;
+    return static_cast<double>(counts[i]) * std::log2((f + 1) / f);
+  };
+  for (size_t i = 0; i < counts.size(); ++i) savings[i] = saving(i);
+  for (; left > 0; --left) {
+    const auto best = static_cast<size_t>(std::ranges::max_element(savings) - savings.begin());
+    // A single symbol that has 127 leaves the rest to the escape.
+    const size_t to = savings[best] > 0 ? best : counts.size() - 1;
+    ++frequencies[to];
+    savings[to] = saving(to);
+  }
+  return true;
+}
+
+Alphabet AlphabetOf(const Histogram& histogram, int begin, int end) {
+  Alphabet alphabet;
+  alphabet.first = histogram.least + begin;
+  alphabet.symbols = end - begin;
+  std::vector<int64_t> counts(histogram.counts.begin() + begin, histogram.counts.begin() + end);
+  int64_t escapes = 0;
+  for (int i = 0; i < std::ssize(histogram.counts); ++i) {
+    if (i < begin || i >= end) escapes += histogram.counts[static_cast<size_t>(i)];
+  }
+  counts.push_back(escapes);
+  if (!ShareSlots(counts, std::span(alphabet.frequencies).first(counts.size()))) return alphabet;
+  alphabet.bits = 8 * static_cast<double>(escapes);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] > 0) {
+      alphabet.bits += static_cast<double>(counts[i]) * BitsOf(alphabet.frequencies[i]);
+    }
+  }
+  return alphabet;
+}
+
+// The range of numbers that is cheapest to code, the others being escapes: from the widest at the
+// middle of the counts on, ends are left out while that saves bits.
+Alphabet ChooseAlphabet(const Histogram& histogram) {
+  const auto n = static_cast<int>(histogram.counts.size());
+  int begin = 0;
+  int end = n;
+  while (end - begin > 1 && histogram.counts[static_cast<size_t>(begin)] == 0) ++begin;
+  while (end - begin > 1 && histogram.counts[static_cast<size_t>(end - 1)] == 0) --end;
+  const auto at = [&](int i) { return histogram.counts[static_cast<size_t>(i)]; };
+  while (end - begin > kFrozenMaxSymbols) {
+    if (at(begin) < at(end - 1)) {
+      ++begin;
+    } else {
+      --end;
+    }
+  }
+  Alphabet best = AlphabetOf(histogram, begin, end);
+  while (end - begin > 1) {
+    const bool drops_first = at(begin) < at(end - 1);
+    const Alphabet smaller =
+        AlphabetOf(histogram, begin + (drops_first ? 1 : 0), end - (drops_first ? 0 : 1));
+    if (smaller.bits >= best.bits) break;
+    best = smaller;
+    begin = best.first - histogram.least;
+    end = begin + best.symbols;
+  }
+  return best;
+}
+
+// Codes symbols backwards, from the last vector of a stream to its first.
+class RansEncoder {
+ public:
+  explicit RansEncoder(const Alphabet& alphabet, int64_t vectors)
+      : bytes_(static_cast<size_t>(vectors * kFrozenLanes)), front_(bytes_.size()) {
+    uint32_t start = 0;
+    for (int i = 0; i <= alphabet.symbols; ++i) {
+      frequencies_[static_cast<size_t>(i)] = alphabet.frequencies[static_cast<size_t>(i)];
+      starts_[static_cast<size_t>(i)] = start;
+      start += frequencies_[static_cast<size_t>(i)];
+    }
+    std::ranges::fill(states_, kFrozenLowestState);
+  }
+
+  // `symbols`: by lanes, the number of each in the alphabet.
+  void Encode(int64_t vector, const uint8_t (&symbols)[kFrozenLanes]) {
+    uint32_t* states = states_ + vector % kFrozenStateSets * kFrozenLanes;
+    for (int64_t at = kFrozenLanes - 1; at >= 0; --at) {
+      const uint8_t symbol = symbols[at % 32 * 2 + at / 32];
+      const uint32_t frequency = frequencies_[symbol];
+      uint32_t x = states[at];
+      if (x >= frequency << 9) {
+        bytes_[--front_] = static_cast<std::byte>(x);
+        x >>= 8;
+      }
+      states[at] = x / frequency * kFrozenSlots + x % frequency + starts_[symbol];
+    }
+  }
+
+  std::span<const std::byte> coded() const { return std::span(bytes_).subspan(front_); }
+  std::array<uint16_t, kFrozenStates> states() const {
+    std::array<uint16_t, kFrozenStates> states;
+    std::ranges::transform(states_, states.begin(),
+                           [](uint32_t x) { return static_cast<uint16_t>(x); });
+    return states;
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+  size_t front_;  // of what is written
+  uint32_t frequencies_[kFrozenMaxSymbols + 1] = {};
+  uint32_t starts_[kFrozenMaxSymbols + 1] = {};
+  uint32_t states_[kFrozenStates];
+};
+
+// A stream's weights by vectors: a number for the alphabet, what escapes give, the raw planes.
+struct Vectors {
+  FrozenKind kind = FrozenKind::kEcq;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int raw_planes = 0;
+  std::vector<int16_t> numbers = {};   // [vectors, 64], what the alphabet has symbols of
+  std::vector<uint8_t> escapes = {};   // [vectors, 64], what each would be as an escape
+  std::vector<std::byte> raw = {};     // the section
+  std::vector<std::byte> shifts = {};  // the section
+  std::span<const uint16_t> scales = {};
+
+  int64_t count() const { return rows / kFrozenGroupRows * cols / kFrozenColsOfVector; }
+};
+
+template <typename T>
+void AppendBytes(std::span<const T> values, std::vector<std::byte>& out) {
+  const auto bytes = std::as_bytes(values);
+  out.insert(out.end(), bytes.begin(), bytes.end());
+}
+
+void AppendStream(const Vectors& of, const Alphabet& alphabet, std::vector<std::byte>& out) {
+  RansEncoder encoder(alphabet, of.count());
+  std::vector<uint8_t> escapes;  // from the last to the first
+  for (int64_t v = of.count() - 1; v >= 0; --v) {
+    uint8_t symbols[kFrozenLanes];
+    for (int64_t lane = kFrozenLanes - 1; lane >= 0; --lane) {
+      const auto at = static_cast<size_t>(v * kFrozenLanes + lane);
+      const int symbol = of.numbers[at] - alphabet.first;
+      const bool is_symbol = symbol >= 0 && symbol < alphabet.symbols;
+      symbols[lane] = static_cast<uint8_t>(is_symbol ? symbol : alphabet.symbols);
+      if (!is_symbol) escapes.push_back(of.escapes[at]);
+    }
+    encoder.Encode(v, symbols);
+  }
+  std::ranges::reverse(escapes);
+  FrozenStreamHeader header = {
+      .rows = static_cast<uint32_t>(of.rows),
+      .coded_bytes = static_cast<uint32_t>(encoder.coded().size()),
+      .escape_bytes = static_cast<uint32_t>(escapes.size()),
+      .shifts = static_cast<uint32_t>(of.shifts.size() / sizeof(uint32_t)),
+      .raw_planes = static_cast<uint8_t>(of.raw_planes),
+      .symbols = static_cast<uint8_t>(alphabet.symbols),
+      .first_symbol = static_cast<uint8_t>(alphabet.first),
+      .zero = 0,
+      .frequencies = {},
+  };
+  std::ranges::copy(alphabet.frequencies, header.frequencies);
+  const size_t begin = out.size();
+  AppendBytes(std::span<const FrozenStreamHeader>(&header, 1), out);
+  AppendBytes(std::span(of.raw), out);
+  AppendBytes(std::span(of.shifts), out);
+  AppendBytes(of.scales, out);
+  AppendBytes(std::span<const uint8_t>(escapes), out);
+  AppendBytes(encoder.coded(), out);
+  const auto states = encoder.states();
+  AppendBytes(std::span<const uint16_t>(states), out);
+  const size_t bytes = out.size() - begin;
+  out.resize(begin + (bytes + kFrozenAlignment - 1) / kFrozenAlignment * kFrozenAlignment);
+}
+
+// The numbers m of a stream of ecq, by vectors. The integers must keep to the trellis.
+std::vector<int16_t> NumbersOf(int64_t rows, int64_t cols, std::span<const int8_t> q) {
+  std::vector<int16_t> numbers(q.size());
+  const int64_t vectors = cols / kFrozenColsOfVector;
+  for (int64_t group = 0; group < rows / kFrozenGroupRows; ++group) {
+    for (int64_t lane = 0; lane < kFrozenLanes; ++lane) {
+      const LanePlace place = PlaceOfLane(FrozenKind::kEcq, lane);
+      const int8_t* row = q.data() + (group * kFrozenGroupRows + place.row) * cols + place.col;
+      int16_t* out = numbers.data() + group * vectors * kFrozenLanes + lane;
+      Trellis trellis;
+      for (int64_t v = 0; v < vectors; ++v) {
+        const int z = trellis.bit();
+        const int number = row[v * kFrozenColsOfVector];
+        THAW_CHECK((number & 1) == z);
+        const int m = (number - z) / 2;
+        out[v * kFrozenLanes] = static_cast<int16_t>(m);
+        trellis.Step(m & 1);
+      }
+    }
+  }
+  return numbers;
+}
+
+Histogram CountNumbers(std::span<const int16_t> numbers, int raw_planes) {
+  Histogram histogram{.least = -64 >> raw_planes,
+                      .counts = std::vector<int64_t>(size_t{128} >> raw_planes)};
+  for (const int16_t m : numbers) {
+    ++histogram.counts[static_cast<size_t>((m >> raw_planes) - histogram.least)];
+  }
+  return histogram;
+}
+
+// The planes of a stream whose symbols are known: nothing beside an escape.
+std::vector<std::byte> RawPlanes(std::span<const int16_t> numbers, const Alphabet& alphabet,
+                                 int planes) {
+  const size_t vectors = numbers.size() / kFrozenLanes;
+  std::vector<uint64_t> bits(vectors * static_cast<size_t>(planes));
+  for (size_t at = 0; at < numbers.size(); ++at) {
+    const int symbol = (numbers[at] >> planes) - alphabet.first;
+    if (symbol < 0 || symbol >= alphabet.symbols) continue;
+    for (int plane = 0; plane < planes; ++plane) {
+      const auto bit = static_cast<uint64_t>(numbers[at] >> plane & 1);
+      bits[at / kFrozenLanes * static_cast<size_t>(planes) + static_cast<size_t>(plane)] |=
+          bit << at % kFrozenLanes;
+    }
+  }
+  std::vector<std::byte> section;
+  AppendBytes(std::span<const uint64_t>(bits), section);
+  return section;
+}
+
+std::vector<std::byte> ShiftSection(int64_t cols, std::span<const BlockShift> shifts) {
+  const int64_t blocks = cols / kFrozenBlock;
+  std::vector<uint32_t> section;
+  for (const BlockShift& shift : shifts) {
+    THAW_CHECK(shift.shift >= 1 && shift.shift < 1 << kFrozenShiftBits);
+    const int64_t group = shift.row / kFrozenGroupRows;
+    const int64_t number =
+        (group * blocks + shift.block) * kFrozenGroupRows + shift.row % kFrozenGroupRows;
+    section.push_back(static_cast<uint32_t>(number << kFrozenShiftBits | shift.shift));
+  }
+  std::ranges::sort(section);
+  std::vector<std::byte> bytes;
+  AppendBytes(std::span<const uint32_t>(section), bytes);
+  return bytes;
+}
+
+}  // namespace
+
+void AppendEcqStream(int64_t rows, int64_t cols, std::span<const int8_t> q,
+                     std::span<const uint16_t> scales, std::span<const BlockShift> shifts,
+                     std::vector<std::byte>& out) {
+  THAW_CHECK(rows % kFrozenGroupRows == 0 && cols % kFrozenBlock == 0);
+  THAW_CHECK(std::ssize(q) == rows * cols && std::ssize(scales) == rows);
+  std::vector<int16_t> numbers = NumbersOf(rows, cols, q);
+  Alphabet best;
+  int planes = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (int n = 0; n <= 2; ++n) {
+    const Alphabet alphabet = ChooseAlphabet(CountNumbers(numbers, n));
+    const double bits = alphabet.bits + static_cast<double>(n) * static_cast<double>(q.size());
+    if (bits < least) {
+      least = bits;
+      best = alphabet;
+      planes = n;
+    }
+  }
+  Vectors vectors{.kind = FrozenKind::kEcq, .rows = rows, .cols = cols, .raw_planes = planes};
+  vectors.escapes.reserve(numbers.size());
+  for (const int16_t m : numbers) {
+    vectors.escapes.push_back(static_cast<uint8_t>(2 * m | (m & 1)));
+  }
+  vectors.raw = RawPlanes(numbers, best, planes);
+  for (int16_t& m : numbers) m = static_cast<int16_t>(m >> planes);
+  vectors.numbers = std::move(numbers);
+  vectors.shifts = ShiftSection(cols, shifts);
+  vectors.scales = scales;
+  AppendStream(vectors, best, out);
+}
+
+void AppendBf16Stream(int64_t rows, int64_t cols, std::span<const uint16_t> weights,
+                      std::vector<std::byte>& out) {
+  THAW_CHECK(rows % kFrozenGroupRows == 0 && cols % kFrozenBlock == 0);
+  THAW_CHECK(std::ssize(weights) == rows * cols);
+  Vectors vectors{.kind = FrozenKind::kBf16, .rows = rows, .cols = cols, .raw_planes = 8};
+  vectors.numbers.resize(weights.size());
+  vectors.escapes.resize(weights.size());
+  vectors.raw.resize(weights.size());
+  Histogram histogram{.least = 0, .counts = std::vector<int64_t>(256)};
+  for (int64_t v = 0; v < vectors.count(); ++v) {
+    const int64_t of_group = cols / kFrozenColsOfVector;
+    for (int64_t lane = 0; lane < kFrozenLanes; ++lane) {
+      const LanePlace place = PlaceOfLane(FrozenKind::kBf16, lane);
+      const int64_t row = v / of_group * kFrozenGroupRows + place.row;
+      const int64_t col = v % of_group * kFrozenColsOfVector + place.col;
+      const uint16_t bits = weights[static_cast<size_t>(row * cols + col)];
+      const auto at = static_cast<size_t>(v * kFrozenLanes + lane);
+      const auto exponent = static_cast<uint8_t>(bits >> 7);
+      vectors.numbers[at] = exponent;
+      vectors.escapes[at] = exponent;
+      vectors.raw[at] = static_cast<std::byte>(bits << 1 | bits >> 15);
+      ++histogram.counts[exponent];
+    }
+  }
+  AppendStream(vectors, ChooseAlphabet(histogram), out);
+}
+
+}  // namespace thaw

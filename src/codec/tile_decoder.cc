@@ -1,0 +1,206 @@
+#include "codec/tile_decoder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "tensor/half.h"
+
+namespace thaw {
+namespace {
+
+template <typename T>
+T Load(const std::byte* p) {
+  T value;
+  std::memcpy(&value, p, sizeof(value));
+  return value;
+}
+
+// The symbols of one vector, as SlotTables has them, by lanes; escapes are put in.
+void DecodeSymbols(StreamCursor& cursor, int64_t vector, std::byte (&symbols)[kFrozenLanes],
+                   bool (&is_escape)[kFrozenLanes]) {
+  const SlotTables& tables = cursor.tables;
+  uint16_t* states = cursor.states + vector % kFrozenStateSets * kFrozenLanes;
+  for (int64_t at = 0; at < kFrozenLanes; ++at) {
+    const int64_t lane = at % 32 * 2 + at / 32;
+    const uint32_t slot = states[at] % kFrozenSlots;
+    uint32_t x = static_cast<uint32_t>(states[at]) * tables.doubled_frequency[slot] / 256;
+    x = static_cast<uint16_t>(x + static_cast<uint32_t>(tables.bias[slot]));
+    if (x < kFrozenLowestState) x = x << 8 | std::to_integer<uint32_t>(*cursor.coded++);
+    states[at] = static_cast<uint16_t>(x);
+    symbols[lane] = std::byte{tables.symbol[slot]};
+  }
+  for (int64_t lane = 0; lane < kFrozenLanes; ++lane) {
+    is_escape[lane] = symbols[lane] == std::byte{tables.escape_symbol};
+    if (is_escape[lane]) symbols[lane] = *cursor.escapes++;
+  }
+}
+
+// The numbers of raw planes that lanes without an escape have, added to the symbols.
+void AddRawBits(StreamCursor& cursor, std::byte (&symbols)[kFrozenLanes],
+                const bool (&is_escape)[kFrozenLanes]) {
+  constexpr std::byte kBits[2] = {std::byte{3}, std::byte{4}};
+  for (int plane = 0; plane < cursor.stream.header.raw_planes; ++plane) {
+    const auto bits = Load<uint64_t>(cursor.raw);
+    cursor.raw += sizeof(bits);
+    for (int64_t lane = 0; lane < kFrozenLanes; ++lane) {
+      if ((bits >> lane & 1) != 0 && !is_escape[lane]) symbols[lane] |= kBits[plane];
+    }
+  }
+}
+
+// Where line `line` of a packed group of Q8_0 begins.
+std::byte* QuantsLine(std::byte* packed, int64_t blocks, int64_t line) {
+  constexpr int64_t kLinesOfBlock = kFrozenBlock / kFrozenColsOfVector;
+  const int64_t block = line / kLinesOfBlock;
+  const int64_t of_unit = block / 2 * 2 + 1 < blocks ? 2 : 1;
+  const int64_t unit = block / 2 * (2 * 2 + 2 * kFrozenBlock) * kFrozenGroupRows;
+  return packed + unit + of_unit * 2 * kFrozenGroupRows +
+         (block % 2 * kLinesOfBlock + line % kLinesOfBlock) * kFrozenLanes;
+}
+
+void DecodeEcqPortable(StreamCursor& cursor, std::byte* packed) {
+  Trellis trellis[kFrozenLanes];
+  const int64_t vectors = cursor.stream.cols / kFrozenColsOfVector;
+  for (int64_t v = 0; v < vectors; ++v) {
+    if (v % kFrozenStateSets == 0) cursor.HoldBack();
+    std::byte symbols[kFrozenLanes];
+    bool is_escape[kFrozenLanes];
+    DecodeSymbols(cursor, v, symbols, is_escape);
+    AddRawBits(cursor, symbols, is_escape);
+    for (int64_t lane = 0; lane < kFrozenLanes; ++lane) {
+      const int parity = std::to_integer<int>(symbols[lane] & std::byte{1});
+      const auto z = static_cast<std::byte>(trellis[lane].bit());
+      trellis[lane].Step(parity);
+      symbols[lane] = (symbols[lane] & ~std::byte{1}) | z;
+    }
+    std::memcpy(QuantsLine(packed, cursor.stream.blocks(), v), symbols, sizeof(symbols));
+  }
+}
+
+void DecodeBf16Portable(StreamCursor& cursor, std::byte* packed) {
+  const int64_t vectors = cursor.stream.cols / kFrozenColsOfVector;
+  for (int64_t v = 0; v < vectors; ++v) {
+    if (v % kFrozenStateSets == 0) cursor.HoldBack();
+    std::byte exponents[kFrozenLanes];
+    bool is_escape[kFrozenLanes];
+    DecodeSymbols(cursor, v, exponents, is_escape);
+    for (int64_t lane = 0; lane < kFrozenLanes; ++lane) {
+      const auto rest = std::to_integer<uint32_t>(cursor.raw[lane]);
+      const auto bits = static_cast<uint16_t>(std::to_integer<uint32_t>(exponents[lane]) * 128 +
+                                              rest / 2 + rest % 2 * 32768);
+      const LanePlace place = PlaceOfLane(FrozenKind::kBf16, lane);
+      const int64_t line = 2 * v + place.col / 2;
+      std::memcpy(packed + 64 * line + 4 * place.row + 2 * (place.col % 2), &bits, sizeof(bits));
+    }
+    cursor.raw += kFrozenLanes;
+  }
+}
+
+constexpr TileDecoder kPortableDecoder = {
+    .name = "portable",
+    .is_available = [](const CpuFeatures&) { return true; },
+    .decode_ecq = DecodeEcqPortable,
+    .decode_bf16 = DecodeBf16Portable,
+};
+
+constexpr const TileDecoder* kDecoders[] = {&kPortableDecoder};
+
+// The scales of a group of ecq, at their places in the packed group.
+void AddScales(StreamCursor& cursor, std::byte* packed) {
+  const FrozenStream& s = cursor.stream;
+  const int64_t blocks = s.blocks();
+  const std::byte* scales = s.scales + 2 * cursor.group * kFrozenGroupRows;
+  const int64_t first_block = cursor.group * blocks * kFrozenGroupRows;
+  constexpr int64_t kScaleBytes = 2 * kFrozenGroupRows;
+  const auto shift_at = [&](uint32_t i) { return Load<uint32_t>(s.shifts + 4 * uint64_t{i}); };
+  for (int64_t block = 0; block < blocks; ++block) {
+    // The first line of a unit stands right behind the scales of its blocks.
+    const int64_t unit = block / 2 * 2;
+    std::byte* out = QuantsLine(packed, blocks, unit * 8) -
+                     (unit + 1 < blocks ? 2 : 1) * kScaleBytes + block % 2 * kScaleBytes;
+    std::memcpy(out, scales, kScaleBytes);
+    for (; cursor.shifts_done < s.header.shifts; ++cursor.shifts_done) {
+      const uint32_t shift = shift_at(cursor.shifts_done);
+      const int64_t at = (shift >> kFrozenShiftBits) - first_block;
+      if (at >= (block + 1) * kFrozenGroupRows) break;
+      const int64_t row = at % kFrozenGroupRows;
+      const float times = static_cast<float>(1 << (shift & ((1U << kFrozenShiftBits) - 1)));
+      const uint16_t scale = F32ToF16(F16ToF32(Load<uint16_t>(scales + 2 * row)) * times);
+      std::memcpy(out + 2 * row, &scale, sizeof(scale));
+    }
+  }
+}
+
+// Walks through the streams of a tile. `place(group)` says where the tile's group goes.
+template <typename PlaceOfGroup>
+Result<void> WalkTile(const TileDecoder& decoder, FrozenKind kind, int64_t cols,
+                      int64_t rows_per_stream, int64_t rows, std::span<const std::byte> tile,
+                      PlaceOfGroup place) {
+  size_t at = 0;
+  const auto broken = [&](const Error& error) {
+    return Fail(error.code, "the stream at byte {} of the tile: {}", at, error.message);
+  };
+  int64_t group = 0;
+  for (int64_t row = 0; row < rows; row += rows_per_stream) {
+    const auto stream =
+        ParseFrozenStream(kind, cols, std::min(rows_per_stream, rows - row), tile.subspan(at));
+    if (!stream) return broken(stream.error());
+    StreamCursor cursor(*stream);
+    for (int64_t i = 0; i < stream->groups(); ++i) DecodeGroup(decoder, cursor, place(group++));
+    if (const auto end = CheckStreamEnd(cursor); !end) return broken(end.error());
+    at += stream->bytes;
+  }
+  if (at != tile.size()) {
+    return Fail(ErrorCode::kCorrupt, "its streams take {} bytes, expected {}", at, tile.size());
+  }
+  return {};
+}
+
+}  // namespace
+
+std::span<const TileDecoder* const> AllTileDecoders() { return kDecoders; }
+
+const TileDecoder& DecoderFor(std::string_view kernels_name, const CpuFeatures& cpu) {
+  const TileDecoder* chosen = &kPortableDecoder;
+  for (const TileDecoder* decoder : kDecoders) {
+    const bool is_allowed = (kernels_name != "portable" && kernels_name != "avx2") ||
+                            decoder->name == kernels_name || decoder == &kPortableDecoder;
+    if (is_allowed && decoder->is_available(cpu)) {
+      chosen = decoder;
+      break;
+    }
+  }
+  return *chosen;
+}
+
+int64_t ThawedGroupBytes(FrozenKind kind, int64_t cols) {
+  return kFrozenGroupRows * RowBytes(ThawedType(kind), cols);
+}
+
+void DecodeGroup(const TileDecoder& decoder, StreamCursor& cursor, std::byte* packed) {
+  THAW_CHECK(cursor.group < cursor.stream.groups());
+  if (cursor.stream.kind == FrozenKind::kEcq) {
+    decoder.decode_ecq(cursor, packed);
+    AddScales(cursor, packed);
+  } else {
+    decoder.decode_bf16(cursor, packed);
+  }
+  ++cursor.group;
+}
+
+Result<void> ThawTile(const TileDecoder& decoder, FrozenKind kind, int64_t cols,
+                      int64_t rows_per_stream, int64_t rows, std::span<const std::byte> tile,
+                      std::byte* packed) {
+  const int64_t group_bytes = ThawedGroupBytes(kind, cols);
+  return WalkTile(decoder, kind, cols, rows_per_stream, rows, tile,
+                  [&](int64_t group) { return packed + group * group_bytes; });
+}
+
+Result<void> CheckTile(const TileDecoder& decoder, FrozenKind kind, int64_t cols,
+                       int64_t rows_per_stream, int64_t rows, std::span<const std::byte> tile,
+                       std::byte* group) {
+  return WalkTile(decoder, kind, cols, rows_per_stream, rows, tile, [&](int64_t) { return group; });
+}
+
+}  // namespace thaw
