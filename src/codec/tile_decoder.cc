@@ -161,6 +161,8 @@ Result<void> WalkTile(const TileDecoder& decoder, FrozenKind kind, int64_t cols,
 
 std::span<const TileDecoder* const> AllTileDecoders() { return kDecoders; }
 
+const TileDecoder& PortableDecoder() { return kPortableDecoder; }
+
 const TileDecoder& DecoderFor(std::string_view kernels_name, const CpuFeatures& cpu) {
   const TileDecoder* chosen = &kPortableDecoder;
   for (const TileDecoder* decoder : kDecoders) {

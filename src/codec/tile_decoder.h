@@ -29,6 +29,8 @@ struct TileDecoder {
 // "portable".
 std::span<const TileDecoder* const> AllTileDecoders();
 
+const TileDecoder& PortableDecoder();
+
 // The first that the CPU runs and whose name a table of kernels allows: "portable" allows itself
 // alone, "avx2" that and "portable", the others all.
 const TileDecoder& DecoderFor(std::string_view kernels_name, const CpuFeatures& cpu);
@@ -46,6 +48,7 @@ Result<void> ThawTile(const TileDecoder& decoder, FrozenKind kind, int64_t cols,
                       std::byte* packed);
 
 // The same without keeping anything: decodes group by group to `group`, ThawedGroupBytes of memory.
+// Refuses weights that are infinite or NaN too.
 Result<void> CheckTile(const TileDecoder& decoder, FrozenKind kind, int64_t cols,
                        int64_t rows_per_stream, int64_t rows, std::span<const std::byte> tile,
                        std::byte* group);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cpu_features.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/units.h"
@@ -100,8 +101,8 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
   THAW_ASSIGN(const KernelChoice choice, SelectCheckedKernels(options.kernels, types));
   const KernelTable* kernels = choice.table;
   for (WeightMatrix& matrix : description.matrices) {
-    matrix.is_packed =
-        kernels->packs_rows && matrix.is_multiplied() && CanPackRows(matrix.type, matrix.cols);
+    matrix.is_packed = kernels->packs_rows && matrix.is_multiplied() && !matrix.is_frozen() &&
+                       CanPackRows(matrix.type, matrix.cols);
   }
   THAW_ASSIGN(TileMap map, TileMap::Create(std::exchange(description.matrices, {})));
   // Now, not at their first use, so that the plan knows what they take.
@@ -204,14 +205,16 @@ Result<std::unique_ptr<Engine>> Engine::Load(const std::string& path, const Engi
       .pinned = opened.options.pinned,
       .prefetch_ahead = opened.options.prefetch_ahead,
       .synchronous_prefetch = opened.options.synchronous_prefetch,
-      .io_threads = opened.options.io_threads};
+      .io_threads = opened.options.io_threads,
+      .decoder = &DecoderFor(opened.kernels->name, HostCpu())};
   std::unique_ptr<Engine> engine(new Engine(std::move(opened)));
   THAW_TRY(engine->ClaimShares());
   THAW_ASSIGN(engine->cache_, WeightCache::Create(std::move(map), cache_options));
   THAW_ASSIGN(engine->model_, Model::Create(std::move(description), *engine->cache_,
                                             engine->kernels_, engine->pool_,
                                             {.max_batch = engine->options_.prefill_chunk,
-                                             .max_context = engine->options_.context}));
+                                             .max_context = engine->options_.context,
+                                             .decoder = cache_options.decoder}));
   if (options.preload || options.verify) THAW_TRY(engine->cache_->Preload(on_progress));
   if (options.verify) THAW_TRY(engine->cache_->Verify(on_progress));
   return engine;

@@ -65,13 +65,16 @@ MemoryPlan FixedShares(const MemoryPlanInput& in, uint64_t budget, int64_t conte
       kGrowthBytes + kGrowthBytesPerThread * static_cast<uint64_t>(in.threads) +
       kGrowthBytesPerTile * static_cast<uint64_t>(in.map->tile_count()) +
       kGrowthBytesPerVocabularyEntry * static_cast<uint64_t>(config.n_vocab) +
-      static_cast<uint64_t>(WeightCache::MostThawers(in.io_threads)) * in.map->pack_scratch_bytes();
+      static_cast<uint64_t>(WeightCache::MostThawers(in.io_threads)) * in.map->thaw_scratch_bytes();
   plan.kv_bytes = KvCache::Bytes(
       config, {.type = in.kv_type, .n_positions = context, .max_batch = plan.prefill_chunk});
   plan.row_cache_bytes = RowCache::Bytes(*in.map);
   plan.reserved_bytes = in.reserved_bytes;
-  plan.scratch_bytes = WorkspaceBytes(
-      config, {.max_batch = plan.prefill_chunk, .max_context = context, .threads = in.threads});
+  plan.scratch_bytes =
+      WorkspaceBytes(config, {.max_batch = plan.prefill_chunk,
+                              .max_context = context,
+                              .threads = in.threads,
+                              .product_bytes = ProductScratchBytes(config, *in.map)});
   const uint64_t row = static_cast<uint64_t>(config.n_vocab) * sizeof(float);
   plan.logits_chunk = std::clamp(static_cast<int64_t>(budget / kLogitsShare / row), int64_t{1},
                                  std::min(plan.prefill_chunk, kMostLogitsChunk));

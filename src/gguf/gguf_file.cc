@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "codec/frozen_tensor.h"
 #include "gguf/split_name.h"
 
 namespace thaw {
@@ -102,6 +103,26 @@ Result<void> GgufFile::IndexTensors() {
     return Fail(ErrorCode::kCorrupt,
                 "{}: tensor {}: there are two of this name, the second has its data at offset {}",
                 file(twin->file_index)->path(), Quote(twin->name), twin->offset);
+  }
+  return ReadFrozenTensors();
+}
+
+Result<void> GgufFile::ReadFrozenTensors() {
+  if (Find(kFrozenVersionKey) == nullptr) return {};
+  THAW_ASSIGN(const uint64_t version, GetUint(kFrozenVersionKey));
+  if (version > kFrozenVersion) {
+    return Fail(ErrorCode::kUnsupported,
+                "{}: field {} is {}, expected at most {}: the file was frozen by a later program",
+                path(), Quote(kFrozenVersionKey), version, kFrozenVersion);
+  }
+  for (TensorInfo& tensor : tensors_) {
+    if (tensor.type != ElementType::kI8 || tensor.n_dims != 1) continue;
+    THAW_ASSIGN(FrozenTensor frozen, ReadFrozenTensor(*file(tensor.file_index), tensor.name,
+                                                      tensor.offset, tensor.bytes));
+    tensor.type = ThawedType(frozen.kind);
+    tensor.n_dims = frozen.dimensions;
+    tensor.dims = {frozen.cols, frozen.rows, frozen.matrices, 1};
+    tensor.frozen = std::make_shared<const FrozenTensor>(std::move(frozen));
   }
   return {};
 }

@@ -84,7 +84,8 @@ class GgufFile {
   Result<std::vector<std::byte>> ReadRawValue(const GgufField& field) const;
 
   // In the order of the file; of a split model, part after part. Their data lie inside their files,
-  // aligned, without overlap.
+  // aligned, without overlap. Frozen tensors (docs/format.md) stand with the shape that they have
+  // for a model; their tiles were not looked at.
   std::span<const TensorInfo> tensors() const { return tensors_; }
   // nullptr when there is none.
   const TensorInfo* FindTensor(std::string_view name) const {
@@ -108,6 +109,8 @@ class GgufFile {
   static Result<GgufFile> OpenFirstPart(std::shared_ptr<const File> file);
   Result<void> AddOtherParts(std::string_view prefix, uint64_t part_count);
   Result<void> IndexTensors();
+  // Gives the tensors that are frozen their shapes.
+  Result<void> ReadFrozenTensors();
   // The field, or kNotFound with what it was expected to be.
   Result<const GgufField*> Require(std::string_view key, std::string_view expected) const;
   Result<GgufArray> RequireArray(std::string_view key) const;

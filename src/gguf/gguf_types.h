@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,8 @@
 #include "tensor/element_type.h"
 
 namespace thaw {
+
+struct FrozenTensor;
 
 // Types of field values, by the numbers that files carry.
 enum class GgufType : uint32_t {
@@ -84,6 +87,10 @@ struct TensorInfo {
   int file_index = 0;   // which part of a split model holds the data
   uint64_t offset = 0;  // of the data, from the start of that file
   uint64_t bytes = 0;   // 0 when a dimension is 0
+  // Where its tiles are, of a frozen tensor (codec/frozen_tensor.h): `type` and `dims` are then
+  // those that it has once it is thawed, `offset` and `bytes` those of its blob. nullptr for
+  // others.
+  std::shared_ptr<const FrozenTensor> frozen = nullptr;
 
   // The tensor's own dimensions, without the ones behind them.
   std::span<const int64_t> extents() const {

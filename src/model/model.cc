@@ -106,9 +106,12 @@ Result<std::unique_ptr<Model>> Model::Create(ModelDescription description, Weigh
   }
   std::unique_ptr<Model> model(
       new Model(std::move(description), std::move(angles), weights, kernels, pool, options));
-  THAW_ASSIGN(model->work_, AllocateWorkspace(model->config_, {.max_batch = options.max_batch,
-                                                               .max_context = options.max_context,
-                                                               .threads = pool.thread_count()}));
+  THAW_ASSIGN(model->work_,
+              AllocateWorkspace(model->config_, {.max_batch = options.max_batch,
+                                                 .max_context = options.max_context,
+                                                 .threads = pool.thread_count(),
+                                                 .product_bytes = ProductScratchBytes(
+                                                     model->config_, weights.map())}));
   return model;
 }
 
@@ -119,6 +122,7 @@ Model::Model(ModelDescription description, std::vector<RopeAngles> angles, Weigh
       angles_(std::move(angles)),
       cache_(weights),
       kernels_(kernels),
+      decoder_(*options.decoder),
       pool_(pool),
       options_(options),
       visits_(

@@ -18,6 +18,7 @@
 
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "codec/tile_decoder.h"
 #include "kernels/kernel_table.h"
 #include "model/kv_cache.h"
 #include "model/weights.h"
@@ -38,6 +39,8 @@ struct BatchToken {
 struct ModelOptions {
   int64_t max_batch = 1;    // tokens of one forward pass
   int64_t max_context = 1;  // positions of the longest sequence
+  // Of frozen weights.
+  const TileDecoder* decoder = &PortableDecoder();
 };
 
 // Seconds of the calling thread, by what it did.
@@ -94,8 +97,8 @@ class Model {
     int64_t row_begin;  // within the tile
     int64_t row_end;
   };
-  // `rows` are those of its tile, which begins at `first` of the product's.
-  void MultiplyRows(const WorkItem& item, const WeightRows& rows, int64_t first,
+  // `data` is that of its tile, which begins at `first` of the product's.
+  void MultiplyRows(const WorkItem& item, const std::byte* data, int64_t first,
                     std::byte* scratch) const;
 
   Model(ModelDescription description, std::vector<RopeAngles> angles, WeightCache& weights,
@@ -295,6 +298,7 @@ class Model {
   const std::vector<RopeAngles> angles_;  // of config_.ropes
   WeightCache& cache_;
   const KernelTable& kernels_;
+  const TileDecoder& decoder_;
   ThreadPool& pool_;
   const ModelOptions options_;
 

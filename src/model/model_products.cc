@@ -3,6 +3,7 @@
 #include <mutex>
 #include <utility>
 
+#include "kernels/coded_matmul.h"
 #include "model/model.h"
 #include "model/stopwatch.h"
 #include "tensor/packed_rows.h"
@@ -52,6 +53,11 @@ void Model::PlanWork(std::span<const Product> products) {
 
 void Model::PlanTile(const Product& product, int32_t tile, int64_t rows_per_item) {
   const int64_t rows = cache_.map().tile(tile).row_count;
+  // Frozen rows are decoded stream by stream.
+  if (const FrozenTensor* frozen = cache_.map().matrix_of(tile).frozen.get()) {
+    const int64_t unit = frozen->rows_per_stream;
+    rows_per_item = std::max(rows_per_item / unit, int64_t{1}) * unit;
+  }
   SharedPin& visit = visits_[visit_count_++];
   visit.Start(tile, static_cast<int32_t>((rows + rows_per_item - 1) / rows_per_item));
   for (int64_t begin = 0; begin < rows; begin += rows_per_item) {
@@ -98,17 +104,11 @@ Result<void> Model::Multiply(std::span<const Product> products,
         const WorkItem& item = work_items_[static_cast<size_t>(index)];
         if (const std::byte* data = item.visit->Enter(cache_, keep_error)) {
           const Tile& tile = cache_.map().tile(item.tile);
-          const WeightMatrix& matrix = cache_.map().matrix(tile.matrix);
-          const WeightRows rows{.type = matrix.type,
-                                .data = data,
-                                .n_rows = tile.row_count,
-                                .k = matrix.cols,
-                                .is_packed = matrix.is_packed};
           const Product& product = *item.product;
           // Of the product's rows; an expert's begin somewhere in the matrix.
           const int64_t first = tile.row_begin - product.expert * product.weights->rows;
           MultiplyRows(
-              item, rows, first,
+              item, data, first,
               work_.matmul_scratch + static_cast<size_t>(worker) * work_.matmul_scratch_stride);
           ScaleRows(product, first + item.row_begin, first + item.row_end);
           done(first + item.row_begin, first + item.row_end);
@@ -118,9 +118,26 @@ Result<void> Model::Multiply(std::span<const Product> products,
   return outcome;
 }
 
-void Model::MultiplyRows(const WorkItem& item, const WeightRows& rows, int64_t first,
+void Model::MultiplyRows(const WorkItem& item, const std::byte* data, int64_t first,
                          std::byte* scratch) const {
   const Product& product = *item.product;
+  const WeightMatrix& matrix = cache_.map().matrix_of(item.tile);
+  const int64_t tile_rows = cache_.map().tile(item.tile).row_count;
+  if (matrix.is_frozen()) {
+    return MultiplyCoded(kernels_, decoder_,
+                         {.kind = matrix.frozen->kind,
+                          .data = data,
+                          .n_rows = tile_rows,
+                          .k = matrix.cols,
+                          .rows_per_stream = matrix.frozen->rows_per_stream},
+                         item.row_begin, item.row_end, *product.activations, product.out + first,
+                         product.token_stride(), scratch);
+  }
+  const WeightRows rows{.type = matrix.type,
+                        .data = data,
+                        .n_rows = tile_rows,
+                        .k = matrix.cols,
+                        .is_packed = matrix.is_packed};
   const int64_t n_heads = product.weights->n_heads;
   if (n_heads == 1) {
     return kernels_.matmul(rows, item.row_begin, item.row_end, *product.activations,

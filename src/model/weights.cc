@@ -37,6 +37,7 @@ class TensorFinder {
                                     Presence presence) {
     THAW_ASSIGN(const TensorInfo* tensor, Find(name, shape, presence));
     if (tensor == nullptr) return std::vector<float>();
+    if (tensor->frozen != nullptr) return CannotBeFrozen(name, "is read as floats");
     std::vector<std::byte> bytes(tensor->bytes);
     THAW_TRY(file_.ReadTensor(*tensor, 0, bytes));
     int64_t size = 1;
@@ -96,7 +97,7 @@ class TensorFinder {
       THAW_ASSIGN(linear.matrix, ExpertsApart(stem, rows, cols));
     } else {
       THAW_ASSIGN(const TensorInfo* tensor, FindMultiplied(of_all + ".weight", {cols, rows, n, 1}));
-      linear.matrix = Add(*tensor, 0, n * rows);
+      THAW_ASSIGN(linear.matrix, Add(*tensor, 0, n * rows));
     }
     model_.matrices.back().n_experts = n;
     model_.matrices.back().n_used = model_.config.experts.n_used;
@@ -108,8 +109,10 @@ class TensorFinder {
   // `stem`.weight, which holds `rows` x `cols` for each of `n` heads.
   Result<LinearWeights> Heads(const std::string& stem, int64_t n, int64_t rows, int64_t cols) {
     THAW_ASSIGN(const TensorInfo* tensor, FindMultiplied(stem + ".weight", {cols, rows, n, 1}));
-    return LinearWeights{
-        .matrix = Add(*tensor, 0, n * rows), .rows = n * rows, .cols = cols, .n_heads = n};
+    if (tensor->frozen != nullptr) return CannotBeFrozen(tensor->name, "is one of heads");
+    LinearWeights linear{.rows = n * rows, .cols = cols, .n_heads = n};
+    THAW_ASSIGN(linear.matrix, Add(*tensor, 0, n * rows));
+    return linear;
   }
 
   // `stem`.weight, which holds `n` matrices of `rows` x `cols`, each with one x and y of its own.
@@ -118,7 +121,8 @@ class TensorFinder {
     THAW_ASSIGN(const TensorInfo* tensor, FindMultiplied(stem + ".weight", {cols, rows, n, 1}));
     std::vector<LinearWeights> stacked;
     for (int64_t i = 0; i < n; ++i) {
-      stacked.push_back({.matrix = Add(*tensor, i * rows, rows), .rows = rows, .cols = cols});
+      LinearWeights& linear = stacked.emplace_back(LinearWeights{.rows = rows, .cols = cols});
+      THAW_ASSIGN(linear.matrix, Add(*tensor, i * rows, rows));
     }
     return stacked;
   }
@@ -137,7 +141,8 @@ class TensorFinder {
     THAW_ASSIGN(const std::vector<float> biases, Vector(stem + ".bias", rows, bias));
     int64_t first = 0;
     for (const Part& part : parts) {
-      *part.weights = {.matrix = Add(*tensor, first, part.rows), .rows = part.rows, .cols = cols};
+      *part.weights = {.rows = part.rows, .cols = cols};
+      THAW_ASSIGN(part.weights->matrix, Add(*tensor, first, part.rows));
       if (!biases.empty()) {
         part.weights->bias.assign(biases.begin() + first, biases.begin() + first + part.rows);
       }
@@ -196,6 +201,7 @@ class TensorFinder {
     for (int64_t expert = 0; expert < n; ++expert) {
       const std::string name = fmt::format("{}.{}.weight", stem, expert);
       THAW_ASSIGN(const TensorInfo* tensor, FindMatrix(name, rows, cols));
+      if (tensor->frozen != nullptr) return CannotBeFrozen(name, "is one of several of experts");
       if (first == nullptr) first = tensor;
       if (tensor->type != first->type) {
         return Fail(ErrorCode::kUnsupported, "{}: its type is {}, expected {} as '{}' has",
@@ -203,16 +209,22 @@ class TensorFinder {
       }
       tensors.push_back({name, file_.file(tensor->file_index), tensor->offset});
     }
-    const int32_t matrix = Add(*first, 0, n * rows);
+    THAW_ASSIGN(const int32_t matrix, Add(*first, 0, n * rows));
     model_.matrices.back().name = stem + "_exps.weight";
     model_.matrices.back().expert_tensors = std::move(tensors);
     return matrix;
   }
 
   // Rows [first, first + rows) of a tensor as a matrix of the weight cache.
-  int32_t Add(const TensorInfo& tensor, int64_t first, int64_t rows,
-              MatrixUse use = MatrixUse::kMultiplied) {
+  Result<int32_t> Add(const TensorInfo& tensor, int64_t first, int64_t rows,
+                      MatrixUse use = MatrixUse::kMultiplied) {
     const int64_t cols = tensor.dims[0];
+    if (tensor.frozen != nullptr && rows != tensor.rows()) {
+      return CannotBeFrozen(tensor.name, "holds several matrices");
+    }
+    if (tensor.frozen != nullptr && use != MatrixUse::kMultiplied) {
+      return CannotBeFrozen(tensor.name, "is looked up by rows");
+    }
     const auto skipped = static_cast<uint64_t>(first * RowBytes(tensor.type, cols));
     model_.matrices.push_back({.name = tensor.name,
                                .type = tensor.type,
@@ -222,8 +234,14 @@ class TensorFinder {
                                .offset = tensor.offset + skipped,
                                .layer = layer_,
                                .group = group_,
+                               .frozen = tensor.frozen,
                                .use = use});
     return static_cast<int32_t>(model_.matrices.size() - 1);
+  }
+
+  tl::unexpected<Error> CannotBeFrozen(std::string_view name, std::string_view why) const {
+    return Fail(ErrorCode::kUnsupported,
+                "{}: it is frozen, but {} here, which frozen ones cannot be", Where(name), why);
   }
 
   Result<const TensorInfo*> Find(const std::string& name, const Dimensions& expected,

@@ -5,6 +5,7 @@
 
 #include "kernels/activations.h"
 #include "kernels/attention.h"
+#include "kernels/coded_matmul.h"
 #include "kernels/kernel_table.h"
 
 namespace thaw {
@@ -158,7 +159,7 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
                 LatentActivationBytes(c.latent, latent_heads, batch),
                 ActivationBytes(batch, c.layer_embedding), ActivationBytes(batch, c.laurel_rank),
                 TimeMixActivationBytes(c, batch)});
-  w.matmul_scratch_stride = AlignUp(MatMulScratchBytes(MaxColumns(c)));
+  w.matmul_scratch_stride = AlignUp(size.product_bytes);
   w.attention_scratch_stride = AlignUp(most([&](const HeadShape& heads) {
     const int64_t of_group = AttentionScratchBytes(heads.group(), heads.size, heads.v_size);
     if (c.indexer.top_k == 0) return of_group;
@@ -219,6 +220,15 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
 
 int64_t ExpertPairs(const ModelConfig& config, int64_t max_batch) {
   return std::max(max_batch, config.experts.n_used);
+}
+
+int64_t ProductScratchBytes(const ModelConfig& config, const TileMap& map) {
+  int64_t bytes = MatMulScratchBytes(MaxColumns(config));
+  for (const WeightMatrix& matrix : map.matrices()) {
+    if (!matrix.is_frozen()) continue;
+    bytes = std::max(bytes, CodedScratchBytes(matrix.frozen->kind, matrix.cols));
+  }
+  return bytes;
 }
 
 uint64_t WorkspaceBytes(const ModelConfig& config, const WorkspaceSize& size) {

@@ -10,6 +10,7 @@
 #include "base/aligned_buffer.h"
 #include "base/result.h"
 #include "model/config.h"
+#include "residency/tile_map.h"
 
 namespace thaw {
 
@@ -17,7 +18,11 @@ struct WorkspaceSize {
   int64_t max_batch = 1;    // tokens of one forward pass
   int64_t max_context = 1;  // positions of the longest sequence
   int threads = 1;
+  int64_t product_bytes = 0;  // ProductScratchBytes
 };
+
+// Scratch that one thread takes for products of the model's matrices.
+int64_t ProductScratchBytes(const ModelConfig& config, const TileMap& map);
 
 // KV heads of single tokens whose spans of positions run apart from each other, so that their
 // states must be kept: where there are more, whole heads keep the threads busy. Four a thread leave

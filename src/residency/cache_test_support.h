@@ -178,7 +178,7 @@ class TestModel {
   void Thaw() {
     thawed_ = bytes_;
     const TileMap map = Map();
-    std::vector<std::byte> scratch(map.pack_scratch_bytes());
+    std::vector<std::byte> scratch(map.thaw_scratch_bytes());
     for (const Tile& tile : map.tiles()) {
       const WeightMatrix& matrix = map.matrix(tile.matrix);
       if (!matrix.is_packed) continue;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "codec/tile_decoder.h"
 #include "io/read_queue.h"
 #include "tensor/packed_rows.h"
 
@@ -18,9 +19,11 @@ constexpr int64_t kRowGroup = kPackedGroupRows;
 
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// As many tiles of a matrix, or of each of its experts, as kTileBytes asks for, of sizes as even as
-// groups of rows allow: slots that hold any tile are then nearly filled by each.
+// As many tiles of a matrix that the file does not cut, or of each of its experts, as kTileBytes
+// asks for, of sizes as even as groups of rows allow: slots that hold any tile are then nearly
+// filled by each.
 int64_t RowsPerTile(const WeightMatrix& matrix) {
+  if (matrix.is_frozen()) return matrix.frozen->rows_per_tile();
   const int64_t most = std::max(
       kRowGroup, kTileBytes / std::max<int64_t>(1, matrix.row_bytes()) / kRowGroup * kRowGroup);
   const int64_t rows = matrix.rows_of_expert();
@@ -37,6 +40,10 @@ Result<void> CheckEnd(const std::string& name, const File& file, uint64_t offset
 
 // As it lies in its files, whole or expert by expert.
 Result<void> CheckEnds(const WeightMatrix& matrix) {
+  if (matrix.is_frozen()) {
+    const FrozenTileEntry& last = matrix.frozen->tiles.back();
+    return CheckEnd(matrix.name, *matrix.file, last.offset, last.bytes);
+  }
   const auto row_bytes = static_cast<uint64_t>(matrix.row_bytes());
   const uint64_t bytes = row_bytes * static_cast<uint64_t>(matrix.rows);
   if (matrix.expert_tensors.empty()) {
@@ -47,6 +54,33 @@ Result<void> CheckEnds(const WeightMatrix& matrix) {
                       row_bytes * static_cast<uint64_t>(matrix.rows_of_expert())));
   }
   return {};
+}
+
+// Scratch of one thread for thawing the matrix's tiles.
+int64_t ThawScratchBytes(const WeightMatrix& matrix) {
+  if (matrix.is_frozen()) return ThawedGroupBytes(matrix.frozen->kind, matrix.cols);
+  return matrix.is_packed ? PackScratchBytes(matrix.type, matrix.cols) : 0;
+}
+
+// Where tile `tile` of the matrix, which begins with row `row`, lies in its file.
+void PlaceTile(const WeightMatrix& matrix, size_t tile, int64_t row, Tile& placed) {
+  placed.file = matrix.file.get();
+  if (matrix.is_frozen()) {
+    const FrozenTileEntry& entry = matrix.frozen->tiles[tile];
+    placed.offset = entry.offset;
+    placed.bytes = entry.bytes;
+    placed.hash = entry.hash;
+    return;
+  }
+  const auto row_bytes = static_cast<uint64_t>(matrix.row_bytes());
+  const int64_t of_expert = matrix.rows_of_expert();
+  placed.bytes = static_cast<uint64_t>(placed.row_count) * row_bytes;
+  if (const ExpertTensor* own = matrix.TensorOfExpert(row / of_expert)) {
+    placed.file = own->file.get();
+    placed.offset = own->offset + static_cast<uint64_t>(row % of_expert) * row_bytes;
+  } else {
+    placed.offset = matrix.offset + static_cast<uint64_t>(row) * row_bytes;
+  }
 }
 
 }  // namespace
@@ -70,12 +104,9 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
   map.matrices_ = std::move(matrices);
   for (size_t i = 0; i < map.matrices_.size(); ++i) {
     const WeightMatrix& matrix = map.matrices_[i];
-    const auto row_bytes = static_cast<uint64_t>(matrix.row_bytes());
     THAW_TRY(CheckEnds(matrix));
-    if (matrix.is_packed) {
-      const int64_t scratch = PackScratchBytes(matrix.type, matrix.cols);
-      map.pack_scratch_bytes_ = std::max(map.pack_scratch_bytes_, static_cast<uint64_t>(scratch));
-    }
+    map.thaw_scratch_bytes_ =
+        std::max(map.thaw_scratch_bytes_, static_cast<uint64_t>(ThawScratchBytes(matrix)));
     map.alignment_ = std::max(map.alignment_, ReadAlignment(*matrix.file));
     Range range;
     range.first = map.tile_count();
@@ -88,16 +119,9 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
       tile.row_begin = row;
       const int64_t of_expert = matrix.rows_of_expert();
       tile.row_count = std::min(range.rows_per_tile, of_expert - row % of_expert);
-      if (const ExpertTensor* own = matrix.TensorOfExpert(row / of_expert)) {
-        tile.file = own->file.get();
-        tile.offset = own->offset + static_cast<uint64_t>(row % of_expert) * row_bytes;
-      } else {
-        tile.file = matrix.file.get();
-        tile.offset = matrix.offset + static_cast<uint64_t>(row) * row_bytes;
-      }
+      PlaceTile(matrix, static_cast<size_t>(range.count), row, tile);
       const uint64_t alignment = ReadAlignment(*tile.file);
       map.alignment_ = std::max(map.alignment_, alignment);
-      tile.bytes = static_cast<uint64_t>(tile.row_count) * row_bytes;
       tile.lead_bytes = tile.offset % alignment;
       tile.span_bytes = ReadSpan(tile.offset, tile.bytes, alignment);
       map.weight_bytes_ += tile.bytes;

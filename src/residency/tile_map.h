@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "codec/frozen_tensor.h"
 #include "io/file.h"
 #include "tensor/element_type.h"
 
@@ -50,6 +51,10 @@ struct WeightMatrix {
   int32_t layer = 0;  // the output matrix stands in a layer of its own, after the last
   WeightGroup group = WeightGroup::kAttention;
 
+  // Where its tiles lie, of a frozen matrix, whose rows are cut as the file has them; `type` is
+  // that of its rows once they are thawed. nullptr for others.
+  std::shared_ptr<const FrozenTensor> frozen = nullptr;
+
   MatrixUse use = MatrixUse::kMultiplied;
 
   // Its tiles lie packed in memory (tensor/packed_rows.h, where CanPackRows must hold for it).
@@ -67,6 +72,7 @@ struct WeightMatrix {
   bool is_multiplied() const { return use != MatrixUse::kLookedUp; }
   bool is_looked_up() const { return use != MatrixUse::kMultiplied; }
   int64_t row_bytes() const { return RowBytes(type, cols); }
+  bool is_frozen() const { return frozen != nullptr; }
   bool is_chosen() const { return n_experts > 0; }
   int64_t rows_of_expert() const { return is_chosen() ? rows / n_experts : rows; }
   // The expert's own tensor, or nullptr.
@@ -82,6 +88,7 @@ struct Tile {
   const File* file = nullptr;  // one of its matrix's
   uint64_t offset = 0;         // bytes from the start of the file
   uint64_t bytes = 0;
+  uint64_t hash = 0;  // XXH3 of its bytes in the file, of a frozen one
 
   // The room that a read of it needs in memory, a multiple of TileMap::alignment(): direct reads
   // begin and end at multiples of it in the file, so `lead` bytes come before the tile's own.
@@ -145,8 +152,9 @@ class TileMap {
   uint64_t span_bytes() const { return span_bytes_; }
   uint64_t largest_span_bytes() const { return largest_span_bytes_; }
 
-  // Scratch that packing any of the tiles takes; 0 where none is packed.
-  uint64_t pack_scratch_bytes() const { return pack_scratch_bytes_; }
+  // Scratch that packing any of the tiles, or looking through a frozen one, takes; 0 where there is
+  // neither.
+  uint64_t thaw_scratch_bytes() const { return thaw_scratch_bytes_; }
 
   // Of every slot: the strictest that any of the files asks for.
   uint64_t alignment() const { return alignment_; }
@@ -160,7 +168,7 @@ class TileMap {
   double visited_bytes_ = 0;
   uint64_t span_bytes_ = 0;
   uint64_t largest_span_bytes_ = 0;
-  uint64_t pack_scratch_bytes_ = 0;
+  uint64_t thaw_scratch_bytes_ = 0;
   uint64_t alignment_ = 64;
   bool has_experts_ = false;
 };

@@ -50,10 +50,10 @@ Result<std::unique_ptr<WeightCache>> WeightCache::Create(TileMap map,
   THAW_ASSIGN(MemoryRegion memory, MemoryRegion::Reserve(most, "the weights"));
   std::unique_ptr<WeightCache> cache(
       new WeightCache(std::move(map), options, std::move(memory), std::move(pinned)));
-  const uint64_t scratch_bytes = cache->map_.pack_scratch_bytes();
+  const uint64_t scratch_bytes = cache->map_.thaw_scratch_bytes();
   for (int i = 0; scratch_bytes > 0 && i < MostThawers(options.io_threads); ++i) {
     THAW_ASSIGN(AlignedBuffer scratch, AlignedBuffer::Allocate(scratch_bytes, "packing weights"));
-    cache->pack_scratch_.push_back(std::move(scratch));
+    cache->thaw_scratch_.push_back(std::move(scratch));
   }
   {
     const std::lock_guard lock(cache->mutex_);

@@ -43,6 +43,7 @@
 #include "base/function_ref.h"
 #include "base/memory_region.h"
 #include "base/result.h"
+#include "codec/tile_decoder.h"
 #include "io/read_queue.h"
 #include "residency/cache_statistics.h"
 #include "residency/extent_allocator.h"
@@ -70,7 +71,8 @@ class PinnedTile {
   }
   ~PinnedTile();
 
-  // The tile's rows, as in the file, one after another, or packed (WeightMatrix::is_packed).
+  // The tile's rows: as in the file, one after another, frozen or not, or packed
+  // (WeightMatrix::is_packed).
   std::span<const std::byte> data() const { return data_; }
 
  private:
@@ -101,6 +103,9 @@ struct WeightCacheOptions {
   int io_threads = 0;
   bool use_uring = true;
 
+  // Looks through frozen tiles when they are read for the first time.
+  const TileDecoder* decoder = &PortableDecoder();
+
   static constexpr uint64_t kUnlimited = UINT64_MAX;
   static constexpr int kFarAhead = -1;
 };
@@ -124,7 +129,7 @@ class WeightCache {
   WeightCache(const WeightCache&) = delete;
   WeightCache& operator=(const WeightCache&) = delete;
 
-  // Threads that may pack rows at a time, each with TileMap::pack_scratch_bytes() of scratch: the
+  // Threads that may thaw tiles at a time, each with TileMap::thaw_scratch_bytes() of scratch: the
   // readers at their most, and one of those that pin.
   static int MostThawers(int io_threads);
 
@@ -161,9 +166,10 @@ class WeightCache {
   uint64_t slot_bytes() const;
 
   // A visit: a handle to tile `tile`, read first where it is absent. The error of a failed read, or
-  // kCorrupt of weights that are infinite or NaN, names file, tensor and offset; a later call tries
-  // again. Waits while handles hold all slots, so a thread that holds one while the capacity or the
-  // plan changes, which may leave no other memory until then, lets it go before it pins more.
+  // kCorrupt of weights that are infinite or NaN and of frozen ones that are not whole, names file,
+  // tensor and offset; a later call tries again. Waits while handles hold all slots, so a thread
+  // that holds one while the capacity or the plan changes, which may leave no other memory until
+  // then, lets it go before it pins more.
   Result<PinnedTile> Pin(int32_t tile);
 
   // A handle if the tile is resident; reads nothing, counts nothing.
@@ -322,7 +328,11 @@ class WeightCache {
   void WaitUntilSomethingSettles(std::unique_lock<std::mutex>& lock);
   ReadRequest RequestFor(int32_t tile);
   uint64_t Thaw(int32_t tile, std::byte* buffer, ReadCompletion& read);
+  Result<void> CheckRead(int32_t tile, const std::byte* rows, bool is_first);
   void PackIfWanted(int32_t tile, std::byte* buffer);
+  // Calls body(scratch) with scratch of this thread alone.
+  template <typename Body>
+  void WithThawScratch(Body body);
 
   // Where a tile's rows begin in its memory: packed ones at its start, others behind what a direct
   // read brings with them.
@@ -371,9 +381,9 @@ class WeightCache {
   bool stop_ = false;
 
   // Memory for packing, one buffer for each thread that may do so at a time; others wait.
-  std::mutex pack_mutex_;
-  std::condition_variable pack_scratch_free_;
-  std::vector<AlignedBuffer> pack_scratch_;
+  std::mutex thaw_mutex_;
+  std::condition_variable thaw_scratch_free_;
+  std::vector<AlignedBuffer> thaw_scratch_;
 
   std::unique_ptr<RowCache> row_cache_;
 

@@ -274,26 +274,16 @@ ReadRequest WeightCache::RequestFor(int32_t tile) {
           .tag = static_cast<uint64_t>(tile)};
 }
 
-// What is done to a tile that was read: its rows are packed, and at the first time looked at for
-// what is no number, which makes `read` a failure, and their checksum is taken, which is returned.
-// Without the lock: the tile is loading, so nobody else touches it.
+// What is done to a tile that was read: it is checked, which may make `read` a failure, its rows
+// are packed, and at the first time their checksum is taken, which is returned. Without the lock:
+// the tile is loading, so nobody else touches it.
 uint64_t WeightCache::Thaw(int32_t tile, std::byte* buffer, ReadCompletion& read) {
   const bool needs_checksum = !state(tile).has_checksum;
   const WeightMatrix& matrix = map_.matrix_of(tile);
-  if (!read.outcome || (!needs_checksum && !matrix.is_packed)) return 0;
+  if (!read.outcome || (!needs_checksum && !matrix.is_packed && !matrix.is_frozen())) return 0;
   const auto start = Clock::now();
-  if (needs_checksum) {
-    const Tile& where = map_.tile(tile);
-    const auto row =
-        FindRowNotFinite(matrix.type, matrix.cols, where.row_count, buffer + where.lead_bytes);
-    if (row) {
-      read.outcome = Fail(ErrorCode::kCorrupt,
-                          "{}: row {} at offset {} holds a weight or scale that is infinite or NaN",
-                          where.file->path(), map_.first_row_in_tensor(tile) + *row,
-                          where.offset + static_cast<uint64_t>(*row * matrix.row_bytes()));
-      return 0;
-    }
-  }
+  read.outcome = CheckRead(tile, buffer + map_.tile(tile).lead_bytes, needs_checksum);
+  if (!read.outcome) return 0;
   PackIfWanted(tile, buffer);
   const uint64_t checksum =
       needs_checksum ? XXH3_64bits(buffer + DataOffset(tile), map_.tile(tile).bytes) : 0;
@@ -301,21 +291,58 @@ uint64_t WeightCache::Thaw(int32_t tile, std::byte* buffer, ReadCompletion& read
   return checksum;
 }
 
+// Of a frozen tile every time that it is what was frozen, and at the first that it decodes; of
+// other rows at the first time that they are numbers.
+Result<void> WeightCache::CheckRead(int32_t tile, const std::byte* rows, bool is_first) {
+  const WeightMatrix& matrix = map_.matrix_of(tile);
+  const Tile& where = map_.tile(tile);
+  if (!matrix.is_frozen()) {
+    const auto row =
+        is_first ? FindRowNotFinite(matrix.type, matrix.cols, where.row_count, rows) : std::nullopt;
+    if (!row) return {};
+    return Fail(ErrorCode::kCorrupt,
+                "{}: row {} at offset {} holds a weight or scale that is infinite or NaN",
+                where.file->path(), map_.first_row_in_tensor(tile) + *row,
+                where.offset + static_cast<uint64_t>(*row * matrix.row_bytes()));
+  }
+  if (const uint64_t hash = XXH3_64bits(rows, where.bytes); hash != where.hash) {
+    return Fail(ErrorCode::kCorrupt,
+                "{}: the frozen tile at offset {} has the hash {:016x}, expected {:016x}",
+                where.file->path(), where.offset, hash, where.hash);
+  }
+  if (!is_first) return {};
+  Result<void> checked;
+  WithThawScratch([&](std::byte* scratch) {
+    checked =
+        CheckTile(*options_.decoder, matrix.frozen->kind, matrix.cols,
+                  matrix.frozen->rows_per_stream, where.row_count, {rows, where.bytes}, scratch);
+  });
+  if (checked) return {};
+  return Fail(ErrorCode::kCorrupt, "{}: the frozen tile at offset {} is broken: {}",
+              where.file->path(), where.offset, checked.error().message);
+}
+
+template <typename Body>
+void WeightCache::WithThawScratch(Body body) {
+  std::unique_lock lock(thaw_mutex_);
+  thaw_scratch_free_.wait(lock, [&] { return !thaw_scratch_.empty(); });
+  AlignedBuffer scratch = std::move(thaw_scratch_.back());
+  thaw_scratch_.pop_back();
+  lock.unlock();
+  body(scratch.data());
+  lock.lock();
+  thaw_scratch_.push_back(std::move(scratch));
+  lock.unlock();
+  thaw_scratch_free_.notify_one();
+}
+
 void WeightCache::PackIfWanted(int32_t tile, std::byte* buffer) {
   const WeightMatrix& matrix = map_.matrix_of(tile);
   if (!matrix.is_packed) return;
-  std::unique_lock lock(pack_mutex_);
-  pack_scratch_free_.wait(lock, [&] { return !pack_scratch_.empty(); });
-  AlignedBuffer scratch = std::move(pack_scratch_.back());
-  pack_scratch_.pop_back();
-  lock.unlock();
   const Tile& where = map_.tile(tile);
-  PackRows(matrix.type, matrix.cols, where.row_count, buffer + where.lead_bytes, buffer,
-           scratch.data());
-  lock.lock();
-  pack_scratch_.push_back(std::move(scratch));
-  lock.unlock();
-  pack_scratch_free_.notify_one();
+  WithThawScratch([&](std::byte* scratch) {
+    PackRows(matrix.type, matrix.cols, where.row_count, buffer + where.lead_bytes, buffer, scratch);
+  });
 }
 
 void WeightCache::FinishLoading(int32_t tile, const ReadCompletion& read, uint64_t checksum,

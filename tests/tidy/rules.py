@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 LEVELS = {
     "base": 0,
     "io": 1, "tensor": 1,
-    "gguf": 2, "codec": 2, "tokenizer": 2, "chat": 2, "sampling": 2,
-    "kernels": 3, "residency": 3,
+    "codec": 2, "tokenizer": 2, "chat": 2, "sampling": 2,
+    "gguf": 3, "kernels": 3, "residency": 3,
     "model": 4,
     "engine": 5,
     "server": 6, "cli": 6,

@@ -1,0 +1,105 @@
+// Products of coded rows have the bits of those of the same rows thawed, in every table.
+#include "kernels/coded_matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/aligned_buffer.h"
+#include "base/cpu_features.h"
+#include "codec/codec_test_support.h"
+#include "codec/tile_decoder.h"
+#include "tensor/packed_rows.h"
+
+namespace thaw {
+namespace {
+
+constexpr int64_t kRowsPerStream = 32;
+constexpr int64_t kRows = 2 * kRowsPerStream + 16;
+
+AlignedBuffer Allocate(int64_t bytes) {
+  return *AlignedBuffer::Allocate(static_cast<size_t>(bytes), "a test");
+}
+
+// A tile of three streams, and its rows as they would lie in a file.
+struct CodedTile {
+  std::vector<std::byte> coded;
+  std::vector<std::byte> rows;
+};
+
+CodedTile MakeTile(FrozenKind kind, int64_t k) {
+  CodedTile tile;
+  for (int64_t row = 0; row < kRows; row += kRowsPerStream) {
+    const int64_t n = std::min(kRowsPerStream, kRows - row);
+    const auto seed = static_cast<uint32_t>(row + k);
+    if (kind == FrozenKind::kEcq) {
+      const EcqRows made = RandomEcqRows(n, k, 3, 5, seed);
+      AppendEcqStream(n, k, made.q, made.scales, made.shifts, tile.coded);
+      const std::vector<std::byte> rows = made.AsQ8_0();
+      tile.rows.insert(tile.rows.end(), rows.begin(), rows.end());
+    } else {
+      const std::vector<uint16_t> made = RandomBf16(n * k, 0, seed);
+      AppendBf16Stream(n, k, made, tile.coded);
+      const auto bytes = std::as_bytes(std::span(made));
+      tile.rows.insert(tile.rows.end(), bytes.begin(), bytes.end());
+    }
+  }
+  return tile;
+}
+
+class CodedMatMul : public testing::TestWithParam<FrozenKind> {};
+
+TEST_P(CodedMatMul, HasTheBitsOfTheThawedRows) {
+  for (const KernelTable* kernels : AllKernelTables()) {
+    if (!kernels->is_available(HostCpu())) continue;
+    for (const int64_t k : {64, 96, 1056}) {
+      for (const int64_t n_tokens : {1, 3, 8, 20}) {
+        SCOPED_TRACE(testing::Message() << kernels->name << " " << k << " " << n_tokens);
+        const CodedTile tile = MakeTile(GetParam(), k);
+        std::mt19937 random(5);
+        std::normal_distribution<float> normal;
+        std::vector<float> x(static_cast<size_t>(n_tokens * k));
+        for (float& number : x) number = normal(random);
+        AlignedBuffer quantized = Allocate(ActivationBytes(n_tokens, k));
+        const Activations a = ViewActivations(x.data(), n_tokens, k, quantized.data());
+        kernels->quantize_activations(a, 0, n_tokens);
+        AlignedBuffer scratch = Allocate(CodedScratchBytes(GetParam(), k));
+        std::vector<float> expected(static_cast<size_t>(n_tokens * kRows));
+        kernels->matmul(
+            {.type = ThawedType(GetParam()), .data = tile.rows.data(), .n_rows = kRows, .k = k}, 0,
+            kRows, a, expected.data(), kRows, scratch.data());
+        // Tables that pack rows add in another order when they are given others.
+        std::vector<std::byte> packed = tile.rows;
+        if (kernels->packs_rows) {
+          std::vector<std::byte> room(
+              static_cast<size_t>(PackScratchBytes(ThawedType(GetParam()), k)));
+          PackRows(ThawedType(GetParam()), k, kRows, tile.rows.data(), packed.data(), room.data());
+          kernels->matmul({.type = ThawedType(GetParam()),
+                           .data = packed.data(),
+                           .n_rows = kRows,
+                           .k = k,
+                           .is_packed = true},
+                          0, kRows, a, expected.data(), kRows, scratch.data());
+        }
+        const CodedRows coded{.kind = GetParam(),
+                              .data = tile.coded.data(),
+                              .n_rows = kRows,
+                              .k = k,
+                              .rows_per_stream = kRowsPerStream};
+        std::vector<float> got(expected.size());
+        const TileDecoder& decoder = DecoderFor(kernels->name, HostCpu());
+        // Streams in any order, one or two at a time.
+        MultiplyCoded(*kernels, decoder, coded, 32, 80, a, got.data(), kRows, scratch.data());
+        MultiplyCoded(*kernels, decoder, coded, 0, 32, a, got.data(), kRows, scratch.data());
+        EXPECT_EQ(got, expected);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OfEveryKind, CodedMatMul,
+                         testing::Values(FrozenKind::kEcq, FrozenKind::kBf16),
+                         [](const auto& kind) { return std::string(FrozenKindName(kind.param)); });
+
+}  // namespace
+}  // namespace thaw
