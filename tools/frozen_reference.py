@@ -177,8 +177,8 @@ def parse_blob(data, tensor):
         place = Place(tensor, 0, index)
         offset, size, tile_hash = struct.unpack_from("<QQQ", data, entry)
         rule(offset == next_offset, entry, "offset of the tile", next_offset, offset)
-        rule(size % ALIGNMENT == 0 and size <= MAX_TILE_BYTES, entry + 8, "bytes of the tile",
-             "a multiple of 64, 2^28 or less", size)
+        rule(size % ALIGNMENT == 0 and 64 <= size <= MAX_TILE_BYTES, entry + 8, "bytes of the tile",
+             "a multiple of 64, 64 to 2^28", size)
         next_offset = offset + size
         rule(next_offset <= len(data), entry + 8, "end of the tile", f"{len(data)} or less", next_offset)
         matrix, tile = divmod(index, tiles_of_matrix)
@@ -345,10 +345,6 @@ def decode_ecq(stream):
     numbers, escaped = decode_numbers(stream)
     lanes = np.arange(LANES, dtype=np.uint64)
     bits = (stream.raw[:, :, None] >> lanes & np.uint64(1)).astype(np.int64)  # [vectors, planes, lanes]
-    for vector, plane, lane in np.argwhere(bits * escaped[:, None, :])[:1]:
-        require(False, DECODE,
-                stream.place.at(stream.offsets["raw"] + 8 * (vector * stream.raw_planes + plane)),
-                f"bit of lane {lane} in raw plane {plane} of vector {vector}, an escape", 0, 1)
     m = numbers << stream.raw_planes
     for plane in range(stream.raw_planes):
         m += bits[:, plane] << plane
@@ -435,7 +431,7 @@ def open_file(path):
     require(field.types == [gguf.GGUFValueType.UINT32], OPEN, VERSION_FIELD, "type", "UINT32",
             [value_type.name for value_type in field.types])
     version = int(field.contents())
-    require(version <= VERSION, OPEN, VERSION_FIELD, "value", f"{VERSION} or less", version)
+    require(version == VERSION, OPEN, VERSION_FIELD, "value", VERSION, version)
     return {tensor.name: parse_blob(tensor.data.tobytes(), tensor.name) for tensor in reader.tensors
             if tensor.tensor_type == gguf.GGMLQuantizationType.I8 and len(tensor.shape) == 1}
 

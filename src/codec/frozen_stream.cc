@@ -211,8 +211,9 @@ Result<void> CheckStreamEnd(const StreamCursor& cursor) {
     return (e & std::byte{1}) != (e >> 1 & std::byte{1});
   });
   if (bad == s.coded) return {};
-  return Fail(ErrorCode::kCorrupt, "escape {} is {:#04x}, whose lowest bit is not that of its number",
-              bad - s.escapes, std::to_integer<int>(*bad));
+  return Fail(ErrorCode::kCorrupt,
+              "escape {} is {:#04x}, whose lowest bit is not that of its number", bad - s.escapes,
+              std::to_integer<int>(*bad));
 }
 
 }  // namespace thaw

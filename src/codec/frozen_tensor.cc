@@ -2,6 +2,7 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -152,6 +153,13 @@ Result<FrozenTensor> ReadFrozenTensor(const File& file, std::string_view name, u
                         "the hash of its directory is {:016x}, expected {:016x}", hash, h.hash);
   }
   THAW_TRY(CheckDirectory(check, tensor.tiles, bytes));
+  const uint64_t end = sizeof(h) + tensor.tiles.size() * sizeof(FrozenTileEntry);
+  std::byte padding[kFrozenAlignment];
+  const auto behind = std::span(padding).first(static_cast<size_t>(FrozenHeadBytes(tiles)) - end);
+  THAW_TRY(ReadExactlyAt(file, offset + end, behind));
+  if (std::ranges::any_of(behind, [](std::byte b) { return b != std::byte{0}; })) {
+    return check.Broken(end, "the bytes between its directory and its tiles are not 0");
+  }
   for (FrozenTileEntry& tile : tensor.tiles) tile.offset += offset;
   return tensor;
 }

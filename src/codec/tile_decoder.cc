@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "tensor/finite_rows.h"
 #include "tensor/half.h"
 
 namespace thaw {
@@ -132,11 +133,12 @@ void AddScales(StreamCursor& cursor, std::byte* packed) {
   }
 }
 
-// Walks through the streams of a tile. `place(group)` says where the tile's group goes.
-template <typename PlaceOfGroup>
+// Walks through the streams of a tile. `place(group)` says where the tile's group goes, `look` is
+// shown what came there and may refuse it.
+template <typename PlaceOfGroup, typename Look>
 Result<void> WalkTile(const TileDecoder& decoder, FrozenKind kind, int64_t cols,
                       int64_t rows_per_stream, int64_t rows, std::span<const std::byte> tile,
-                      PlaceOfGroup place) {
+                      PlaceOfGroup place, Look look) {
   size_t at = 0;
   const auto broken = [&](const Error& error) {
     return Fail(error.code, "the stream at byte {} of the tile: {}", at, error.message);
@@ -147,7 +149,11 @@ Result<void> WalkTile(const TileDecoder& decoder, FrozenKind kind, int64_t cols,
         ParseFrozenStream(kind, cols, std::min(rows_per_stream, rows - row), tile.subspan(at));
     if (!stream) return broken(stream.error());
     StreamCursor cursor(*stream);
-    for (int64_t i = 0; i < stream->groups(); ++i) DecodeGroup(decoder, cursor, place(group++));
+    for (int64_t i = 0; i < stream->groups(); ++i) {
+      std::byte* packed = place(group++);
+      DecodeGroup(decoder, cursor, packed);
+      if (const auto looked = look(packed); !looked) return broken(looked.error());
+    }
     if (const auto end = CheckStreamEnd(cursor); !end) return broken(end.error());
     at += stream->bytes;
   }
@@ -195,14 +201,25 @@ Result<void> ThawTile(const TileDecoder& decoder, FrozenKind kind, int64_t cols,
                       int64_t rows_per_stream, int64_t rows, std::span<const std::byte> tile,
                       std::byte* packed) {
   const int64_t group_bytes = ThawedGroupBytes(kind, cols);
-  return WalkTile(decoder, kind, cols, rows_per_stream, rows, tile,
-                  [&](int64_t group) { return packed + group * group_bytes; });
+  return WalkTile(
+      decoder, kind, cols, rows_per_stream, rows, tile,
+      [&](int64_t group) { return packed + group * group_bytes; },
+      [](const std::byte*) { return Result<void>(); });
 }
 
 Result<void> CheckTile(const TileDecoder& decoder, FrozenKind kind, int64_t cols,
                        int64_t rows_per_stream, int64_t rows, std::span<const std::byte> tile,
                        std::byte* group) {
-  return WalkTile(decoder, kind, cols, rows_per_stream, rows, tile, [&](int64_t) { return group; });
+  const auto place = [&](int64_t) { return group; };
+  const auto look = [&](const std::byte* packed) -> Result<void> {
+    // The order of numbers is of no concern here. Scales of ecq are finite by its format.
+    if (kind == FrozenKind::kEcq ||
+        !FindRowNotFinite(ElementType::kBF16, kFrozenGroupRows * cols, 1, packed)) {
+      return {};
+    }
+    return Fail(ErrorCode::kCorrupt, "it holds a weight that is infinite or NaN");
+  };
+  return WalkTile(decoder, kind, cols, rows_per_stream, rows, tile, place, look);
 }
 
 }  // namespace thaw

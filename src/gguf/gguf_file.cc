@@ -110,10 +110,10 @@ Result<void> GgufFile::IndexTensors() {
 Result<void> GgufFile::ReadFrozenTensors() {
   if (Find(kFrozenVersionKey) == nullptr) return {};
   THAW_ASSIGN(const uint64_t version, GetUint(kFrozenVersionKey));
-  if (version > kFrozenVersion) {
+  if (version != kFrozenVersion) {
     return Fail(ErrorCode::kUnsupported,
-                "{}: field {} is {}, expected at most {}: the file was frozen by a later program",
-                path(), Quote(kFrozenVersionKey), version, kFrozenVersion);
+                "{}: field {} is {}, expected {}: another program froze it", path(),
+                Quote(kFrozenVersionKey), version, kFrozenVersion);
   }
   for (TensorInfo& tensor : tensors_) {
     if (tensor.type != ElementType::kI8 || tensor.n_dims != 1) continue;

@@ -59,6 +59,7 @@ def opened():
     """(name, sentence, bytes of the blob) of what is found in header and directory."""
     good = unread().pack()
     yield "magic", "The magic is THAWTILF.", unread().pack(magic=b"THAWTILF")
+    yield "tile_empty", "A tile has no bytes.", blob([b""]).pack()
     yield "version_0", "The version of the blob is 0.", unread().pack(version=0)
     yield "version_2", "The version of the blob is 2.", unread().pack(version=2)
     for kind in (0, 3):
@@ -193,7 +194,6 @@ def broken_headers():
 def broken_tiles():
     """(name, sentence, blob) of streams that do not fill their tiles."""
     part = stream().pack()
-    yield "tile_empty", "A tile has no bytes.", blob([b""])
     yield "tile_of_a_header", "A tile ends behind the header of its stream.", blob([part[:64]])
     yield "tile_lacks_states", "A tile ends within the states of its stream.", blob([part[:-64]])
     two = {"rows": 32, "streams_per_tile": 2}
@@ -268,14 +268,6 @@ def broken_codes():
         escapes[place] ^= 1
         yield (f"parity_of_{name}_escape", f"The lowest bit of the {name} escape is not that of m.",
                changed_stream(escapes=bytes(escapes)))
-    for planes in (1, 2):
-        for plane in range(planes):
-            beside = coded_stream(raw_planes=planes)
-            raw = bytearray(beside.raw)
-            raw[8 * plane] |= 4  # row 0, column 2 of the first vector is an escape
-            beside.raw = bytes(raw)
-            yield (f"raw_bit_of_plane_{plane}_of_{planes}",
-                   f"Plane {plane} of {planes} has a bit beside an escape.", beside.pack())
 
 
 def broken_bf16():
