@@ -149,7 +149,7 @@ Result<MemoryPlan> Engine::Plan(const std::string& path, const EngineOptions& op
 Result<PlanReport> Engine::Forecast(const std::string& path, const EngineOptions& options,
                                     const RatesSource& source) {
   THAW_ASSIGN(const Opened opened, Open(path, options));
-  std::vector<ElementType> types;
+  std::vector<WeightForm> types;
   for (const TypeBytes& part : BytesByType(opened.map)) types.push_back(part.type);
   const File& file = *opened.map.matrix_of(0).file;
   ThreadPool pool(opened.options.threads);

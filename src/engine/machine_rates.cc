@@ -9,6 +9,8 @@
 namespace thaw {
 namespace {
 
+constexpr std::string_view kCodedPrefix = "coded-";
+
 template <typename Rate, typename Key>
 const Rate* FindRate(const std::vector<Rate>& rates, Key Rate::*key, const Key& wanted) {
   const auto found = std::ranges::find(rates, wanted, key);
@@ -45,7 +47,19 @@ MachineIdentity IdentifyMachine(const KernelTable& kernels, int threads) {
   return {.cpu = name, .cores = AvailableThreads(), .kernels = kernels.name, .threads = threads};
 }
 
-const MatMulRate* MachineRates::FindMatMul(ElementType type) const {
+std::string FormName(const WeightForm& form) {
+  return fmt::format("{}{}", form.is_coded ? kCodedPrefix : "", Info(form.type).name);
+}
+
+std::optional<WeightForm> FindForm(std::string_view name) {
+  const bool is_coded = name.starts_with(kCodedPrefix);
+  if (is_coded) name.remove_prefix(kCodedPrefix.size());
+  const ElementTypeInfo* type = FindElementType(name);
+  if (type == nullptr) return std::nullopt;
+  return WeightForm(type->type, is_coded);
+}
+
+const MatMulRate* MachineRates::FindMatMul(const WeightForm& type) const {
   return FindRate(matmul, &MatMulRate::type, type);
 }
 

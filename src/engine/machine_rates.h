@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,9 +35,25 @@ struct MachineIdentity {
 
 MachineIdentity IdentifyMachine(const KernelTable& kernels, int threads);
 
-// Of one kernel table and all threads of a pool, over weights that no cache holds.
-struct MatMulRate {
+// How weights lie in memory where they are multiplied.
+struct WeightForm {
   ElementType type = ElementType::kF32;
+  bool is_coded = false;  // frozen tiles whose rows thaw to that type
+
+  WeightForm() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): most weights are as in the file.
+  WeightForm(ElementType of, bool coded = false) : type(of), is_coded(coded) {}
+  bool operator==(const WeightForm&) const = default;
+};
+
+// "Q4_0", "coded-Q8_0"
+std::string FormName(const WeightForm& form);
+std::optional<WeightForm> FindForm(std::string_view name);
+
+// Of one kernel table and all threads of a pool, over weights that no cache holds. Bytes of coded
+// weights are those of their rows once thawed: what takes the time is to decode them.
+struct MatMulRate {
+  WeightForm type;
   double decode_bytes_per_second = 0;   // of weights, multiplied with one token
   double prefill_bytes_per_second = 0;  // of weights times tokens, in batches of 128 tokens
 
@@ -50,9 +67,9 @@ struct DiskRate {
   bool operator==(const DiskRate&) const = default;
 };
 
-// Bytes of weights of one type that a token is multiplied with.
+// Bytes of weights of one form that a token is multiplied with; of coded ones as in MatMulRate.
 struct TypeBytes {
-  ElementType type = ElementType::kF32;
+  WeightForm type;
   uint64_t bytes = 0;
 };
 
@@ -69,7 +86,7 @@ struct MachineRates {
   bool operator==(const MachineRates&) const = default;
 
   // nullptr where none was measured.
-  const MatMulRate* FindMatMul(ElementType type) const;
+  const MatMulRate* FindMatMul(const WeightForm& type) const;
   const DiskRate* FindDisk(std::string_view device) const;
 
   // Put in, or in the place of the one for the same type or device.

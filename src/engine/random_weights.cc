@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "codec/stream_encoder.h"
 #include "kernels/dequantize.h"
 #include "kernels/kernel_table.h"
 #include "tensor/blocks.h"
@@ -197,6 +198,39 @@ void RandomWeights::FillFloats(std::span<std::byte> elements) {
     const uint16_t narrow = type_ == kF16 ? F32ToF16(value) : F32ToBF16(value);
     std::memcpy(&elements[at], &narrow, sizeof(narrow));
   }
+}
+
+std::vector<std::byte> RandomFrozenStream(FrozenKind kind, int64_t rows, int64_t cols,
+                                          uint64_t seed) {
+  SplitMix64 random(seed);
+  // The sum of twelve uniform numbers: nearly normal, of deviation 1.
+  const auto normal = [&] {
+    double sum = -6;
+    for (int i = 0; i < 12; ++i) sum += random.NextUnit();
+    return sum;
+  };
+  std::vector<std::byte> stream;
+  if (kind == FrozenKind::kBf16) {
+    std::vector<uint16_t> weights(static_cast<size_t>(rows * cols));
+    for (uint16_t& weight : weights) weight = F32ToBF16(static_cast<float>(0.02 * normal()));
+    AppendBf16Stream(rows, cols, weights, stream);
+    return stream;
+  }
+  constexpr double kDeviation = 3.6;  // of numbers with an entropy of 3.9 bits
+  std::vector<int8_t> q(static_cast<size_t>(rows * cols));
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t lane = 0; lane < kFrozenColsOfVector; ++lane) {
+      Trellis trellis;
+      for (int64_t col = lane; col < cols; col += kFrozenColsOfVector) {
+        const auto m = static_cast<int>(std::lround(kDeviation * normal()));
+        q[static_cast<size_t>(row * cols + col)] = static_cast<int8_t>(2 * m + trellis.bit());
+        trellis.Step(m & 1);
+      }
+    }
+  }
+  const std::vector<uint16_t> scales(static_cast<size_t>(rows), F32ToF16(0.003F));
+  AppendEcqStream(rows, cols, q, scales, {}, stream);
+  return stream;
 }
 
 }  // namespace thaw

@@ -18,7 +18,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
+#include "codec/frozen_format.h"
 #include "sampling/split_mix.h"
 #include "tensor/element_type.h"
 
@@ -46,5 +48,10 @@ class RandomWeights {
   ScaleCodes scales_ = {};
   ScaleCodes minima_ = {};
 };
+
+// A stream of a frozen tile (docs/format.md): weights of the kind, about normally distributed. Of
+// ecq some 3.9 bits each.
+std::vector<std::byte> RandomFrozenStream(FrozenKind kind, int64_t rows, int64_t cols,
+                                          uint64_t seed);
 
 }  // namespace thaw

@@ -15,11 +15,13 @@
 
 #include "base/aligned_buffer.h"
 #include "base/check.h"
+#include "base/cpu_features.h"
 #include "base/function_ref.h"
 #include "base/units.h"
 #include "engine/random_weights.h"
 #include "io/read_queue.h"
 #include "io/uncached_file.h"
+#include "kernels/coded_matmul.h"
 #include "kernels/peak_rate.h"
 #include "sampling/split_mix.h"
 #include "tensor/packed_rows.h"
@@ -74,6 +76,9 @@ constexpr int64_t kDecodeGrain = 256;
 constexpr int64_t kPrefillGrain = 32;
 constexpr int64_t kPrefillPartsPerThread = 2;
 
+// Rows of a stream where they are coded: the half million weights that files have.
+constexpr int64_t kStreamRows = 256;
+
 // Activations of `n_tokens` tokens such as models have, with the memory for their products. In
 // units of the deviation they are uniform within 2, but for outliers, one in 143 (the 0.7 % of
 // kernels/activations.h), of 8.
@@ -106,9 +111,32 @@ class Batch {
 // A random matrix and the threads that multiply it.
 class MatMulBench {
  public:
-  static Result<MatMulBench> Create(ElementType type, const KernelTable& kernels, ThreadPool& pool,
-                                    uint64_t buffer_bytes) {
+  static Result<MatMulBench> Create(const WeightForm& form, const KernelTable& kernels,
+                                    ThreadPool& pool, uint64_t buffer_bytes) {
+    return form.is_coded ? CreateCoded(form.type, kernels, pool, buffer_bytes)
+                         : CreatePlain(form.type, kernels, pool, buffer_bytes);
+  }
+
+  // Weight bytes times tokens a second for one token, going through the whole matrix.
+  Result<double> DecodeRate(double seconds) {
+    return Rate(/*n_tokens=*/1, weights_.n_rows, is_coded() ? kStreamRows : kDecodeGrain, seconds);
+  }
+
+  // The same for a batch, going through the matrix some rows at a time.
+  Result<double> PrefillRate(double seconds) {
+    const int64_t grain = is_coded() ? kStreamRows : kPrefillGrain;
+    const int64_t rows = grain * kPrefillPartsPerThread * pool_.thread_count();
+    return Rate(kPrefillTokens, std::min({rows, kProductRows, weights_.n_rows}), grain, seconds);
+  }
+
+ private:
+  MatMulBench(const KernelTable& kernels, ThreadPool& pool)
+      : kernels_(kernels), pool_(pool), decoder_(DecoderFor(kernels.name, HostCpu())) {}
+
+  static Result<MatMulBench> CreatePlain(ElementType type, const KernelTable& kernels,
+                                         ThreadPool& pool, uint64_t buffer_bytes) {
     MatMulBench bench(kernels, pool);
+    bench.scratch_stride_ = (MatMulScratchBytes(kRowLength) + 63) / 64 * 64;
     const int64_t row_bytes = RowBytes(type, kRowLength);
     const int64_t n_rows = static_cast<int64_t>(buffer_bytes) / row_bytes;
     THAW_ASSIGN(bench.matrix_, Allocate(n_rows * row_bytes, "weights to measure with"));
@@ -127,23 +155,47 @@ class MatMulBench {
     return bench;
   }
 
-  // Weight bytes times tokens a second for one token, going through the whole matrix.
-  Result<double> DecodeRate(double seconds) {
-    return Rate(/*n_tokens=*/1, weights_.n_rows, kDecodeGrain, seconds);
+  // The same stream over and over.
+  static Result<MatMulBench> CreateCoded(ElementType type, const KernelTable& kernels,
+                                         ThreadPool& pool, uint64_t buffer_bytes) {
+    MatMulBench bench(kernels, pool);
+    bench.kind_ = type == ElementType::kQ8_0 ? FrozenKind::kEcq : FrozenKind::kBf16;
+    THAW_CHECK(ThawedType(bench.kind_) == type);
+    bench.scratch_stride_ = (CodedScratchBytes(bench.kind_, kRowLength) + 63) / 64 * 64;
+    const std::vector<std::byte> stream =
+        RandomFrozenStream(bench.kind_, kStreamRows, kRowLength, /*seed=*/0);
+    bench.stream_bytes_ = std::ssize(stream);
+    const int64_t streams =
+        std::max<int64_t>(1, static_cast<int64_t>(buffer_bytes) / bench.stream_bytes_);
+    THAW_ASSIGN(bench.matrix_, Allocate(streams * bench.stream_bytes_, "weights to measure with"));
+    for (int64_t i = 0; i < streams; ++i) {
+      std::ranges::copy(stream, bench.matrix_.data() + i * bench.stream_bytes_);
+    }
+    bench.weights_ = {type, bench.matrix_.data(), streams * kStreamRows, kRowLength};
+    THAW_ASSIGN(bench.scratch_,
+                Allocate(pool.thread_count() * bench.scratch_stride_, "scratch of products"));
+    return bench;
   }
 
-  // The same for a batch, going through the matrix some rows at a time.
-  Result<double> PrefillRate(double seconds) {
-    const int64_t rows = kPrefillGrain * kPrefillPartsPerThread * pool_.thread_count();
-    return Rate(kPrefillTokens, std::min({rows, kProductRows, weights_.n_rows}), kPrefillGrain,
-                seconds);
-  }
+  bool is_coded() const { return stream_bytes_ != 0; }
 
- private:
-  MatMulBench(const KernelTable& kernels, ThreadPool& pool)
-      : kernels_(kernels),
-        pool_(pool),
-        scratch_stride_((MatMulScratchBytes(kRowLength) + 63) / 64 * 64) {}
+  // Rows [begin, end), which begin with a stream where they are coded, and end with it.
+  void Multiply(int64_t begin, int64_t end, const Activations& batch, float* out,
+                int64_t out_stride, int worker) {
+    std::byte* scratch = scratch_.data() + worker * scratch_stride_;
+    if (!is_coded()) {
+      const WeightRows rows = {weights_.type,
+                               weights_.data + begin * RowBytes(weights_.type, kRowLength),
+                               end - begin, kRowLength, weights_.is_packed};
+      return kernels_.matmul(rows, 0, rows.n_rows, batch, out, out_stride, scratch);
+    }
+    const CodedRows rows = {.kind = kind_,
+                            .data = weights_.data + begin / kStreamRows * stream_bytes_,
+                            .n_rows = end - begin,
+                            .k = kRowLength,
+                            .rows_per_stream = kStreamRows};
+    MultiplyCoded(kernels_, decoder_, rows, 0, rows.n_rows, batch, out, out_stride, scratch);
+  }
 
   Result<double> Rate(int64_t n_tokens, int64_t slice_rows, int64_t grain, double seconds) {
     THAW_ASSIGN(const Batch batch, Batch::Create(kernels_, n_tokens));
@@ -153,12 +205,9 @@ class MatMulBench {
     int64_t next_row = 0;
     const double slice_seconds = MedianSeconds(seconds, [&] {
       if (next_row + slice_rows > weights_.n_rows) next_row = 0;
-      const WeightRows slice = {weights_.type, weights_.data + next_row * row_bytes, slice_rows,
-                                kRowLength, weights_.is_packed};
       float* out = products.data() + std::min(next_row % product_rows, product_rows - slice_rows);
       pool_.ParallelFor(slice_rows, grain, [&](int64_t begin, int64_t end, int worker) {
-        kernels_.matmul(slice, begin, end, batch.view(), out, product_rows,
-                        scratch_.data() + worker * scratch_stride_);
+        Multiply(next_row + begin, next_row + end, batch.view(), out + begin, product_rows, worker);
       });
       next_row += slice_rows;
     });
@@ -167,7 +216,10 @@ class MatMulBench {
 
   const KernelTable& kernels_;
   ThreadPool& pool_;
-  int64_t scratch_stride_;
+  const TileDecoder& decoder_;
+  FrozenKind kind_ = FrozenKind::kEcq;
+  int64_t stream_bytes_ = 0;  // 0 where rows are not coded
+  int64_t scratch_stride_ = 0;
   AlignedBuffer matrix_;
   AlignedBuffer scratch_;
   WeightRows weights_;
@@ -331,9 +383,9 @@ LoopTimes MeasureLoopTimes(ThreadPool& pool, double seconds) {
           .p90_excess = excesses[excesses.size() * 9 / 10]};
 }
 
-Result<MatMulRate> MeasureMatMul(ElementType type, const KernelTable& kernels, ThreadPool& pool,
-                                 const MeasurementLimits& limits) {
-  THAW_CHECK(CanMultiply(type));
+Result<MatMulRate> MeasureMatMul(const WeightForm& type, const KernelTable& kernels,
+                                 ThreadPool& pool, const MeasurementLimits& limits) {
+  THAW_CHECK(CanMultiply(type.type));
   THAW_ASSIGN(const uint64_t buffer_bytes, limits.BufferBytes());
   THAW_ASSIGN(MatMulBench bench, MatMulBench::Create(type, kernels, pool, buffer_bytes));
   MatMulRate rate = {.type = type};

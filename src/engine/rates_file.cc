@@ -84,9 +84,9 @@ std::string_view TakeWord(std::string_view& text) {
 
 Result<MatMulRate> ReadMatMulRate(LineReader& lines) {
   THAW_ASSIGN(std::string_view value, lines.Value("matmul"));
-  const ElementTypeInfo* type = FindElementType(TakeWord(value));
-  if (type == nullptr) return lines.Wrong("an element type");
-  MatMulRate rate = {.type = type->type};
+  const std::optional<WeightForm> form = FindForm(TakeWord(value));
+  if (!form) return lines.Wrong("an element type");
+  MatMulRate rate = {.type = *form};
   THAW_ASSIGN(rate.decode_bytes_per_second, lines.ParseNumber<double>(TakeWord(value)));
   THAW_ASSIGN(rate.prefill_bytes_per_second, lines.ParseNumber<double>(value));
   return rate;
@@ -159,7 +159,7 @@ Result<bool> MeasureMissing(const RatesRequest& request, const std::string& devi
     rates.fork_join_seconds = MeasureForkJoin(pool, limits);
     has_measured = true;
   }
-  for (const ElementType type : request.types) {
+  for (const WeightForm& type : request.types) {
     if (rates.FindMatMul(type) != nullptr) continue;
     THAW_ASSIGN(const MatMulRate rate, MeasureMatMul(type, kernels, pool, limits));
     rates.Set(rate);
@@ -198,7 +198,7 @@ Result<void> SaveRates(const std::string& path, const MachineIdentity& identity,
       kFirstLine, identity.cpu, identity.cores, identity.kernels, identity.threads,
       rates.buffer_bytes, rates.memory_bytes_per_second, rates.fork_join_seconds);
   for (const MatMulRate& rate : rates.matmul) {
-    text += fmt::format("matmul {} {} {}\n", Info(rate.type).name, rate.decode_bytes_per_second,
+    text += fmt::format("matmul {} {} {}\n", FormName(rate.type), rate.decode_bytes_per_second,
                         rate.prefill_bytes_per_second);
   }
   for (const DiskRate& rate : rates.disks) {

@@ -26,7 +26,9 @@ MachineRates AnyRates() {
   return {.buffer_bytes = 2 << 20,
           .memory_bytes_per_second = 1.0 / 3.0 * 1e11,
           .fork_join_seconds = 2.5e-6,
-          .matmul = {{ElementType::kQ4_0, 1.1e10, 2.2e11}, {ElementType::kF32, 3e10, 4e10}},
+          .matmul = {{ElementType::kQ4_0, 1.1e10, 2.2e11},
+                     {ElementType::kF32, 3e10, 4e10},
+                     {WeightForm(ElementType::kQ8_0, /*coded=*/true), 5e10, 6e11}},
           .disks = {{"254:0", 3.4e9}, {"0:45", 1.5e8}}};
 }
 
@@ -94,7 +96,7 @@ class ObtainRatesIn : public ::testing::Test {
     model_ = *OpenFile(model_path_);
   }
 
-  RatesRequest Request(std::span<const ElementType> types) const {
+  RatesRequest Request(std::span<const WeightForm> types) const {
     return {.types = types, .file = model_.get(), .cache_path = rates_path_, .limits = kBrief};
   }
 
@@ -119,8 +121,8 @@ class ObtainRatesIn : public ::testing::Test {
   const MachineIdentity identity_ = IdentifyMachine(kernels_, 1);
 };
 
-constexpr ElementType kQ4[] = {ElementType::kQ4_0};
-constexpr ElementType kQ4AndQ8[] = {ElementType::kQ4_0, ElementType::kQ8_0};
+const WeightForm kQ4[] = {ElementType::kQ4_0};
+const WeightForm kQ4AndQ8[] = {ElementType::kQ4_0, ElementType::kQ8_0};
 
 TEST_F(ObtainRatesIn, MeasuresWhatIsWantedAndKeepsIt) {
   const auto measured = Obtain(Request(kQ4));

@@ -24,7 +24,7 @@ struct SpeedForecast {
   std::string_view bound_by;
 };
 
-// What is multiplied with a token, by element type; of experts those that it goes through.
+// What is multiplied with a token, by form; of experts those that it goes through.
 std::vector<TypeBytes> BytesByType(const TileMap& map);
 
 // `rates` must know the map's types, and `device` where anything is streamed. The KV cache is taken
