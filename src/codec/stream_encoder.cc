@@ -2,106 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "base/check.h"
+#include "codec/alphabet.h"
 #include "codec/frozen_format.h"
 
 namespace thaw {
 namespace {
-
-// How often each number of `least` to `least + counts.size() - 1` occurs.
-struct Histogram {
-  int least = 0;
-  std::vector<int64_t> counts;
-};
-
-// The symbols of a stream with their frequencies, and the bits that coding them takes.
-struct Alphabet {
-  int first = 0;
-  int symbols = 0;
-  std::array<uint8_t, kFrozenMaxSymbols + 1> frequencies = {};
-  double bits = std::numeric_limits<double>::infinity();
-};
-
-double BitsOf(int frequency) { return 7 - std::log2(static_cast<double>(frequency)); }
-
-// Frequencies that add up to 128 for these counts, the last that of the escape: each slot goes to
-// where it saves most, after one for every count that is not 0. False where there are too many.
-bool ShareSlots(std::span<const int64_t> counts, std::span<uint8_t> frequencies) {
-  int left = kFrozenSlots;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    frequencies[i] = counts[i] > 0 || i + 1 == counts.size() ? 1 : 0;
-    left -= frequencies[i];
-  }
-  if (left < 0) return false;
-  std::vector<double> savings(counts.size());
-  const auto saving = [&](size_t i) {
-    const double f = frequencies[i];
-    if (counts[i] == 0 || frequencies[i] == kFrozenSlots - 1) return 0.0;
-    return static_cast<double>(counts[i]) * std::log2((f + 1) / f);
-  };
-  for (size_t i = 0; i < counts.size(); ++i) savings[i] = saving(i);
-  for (; left > 0; --left) {
-    const auto best = static_cast<size_t>(std::ranges::max_element(savings) - savings.begin());
-    // A single symbol that has 127 leaves the rest to the escape.
-    const size_t to = savings[best] > 0 ? best : counts.size() - 1;
-    ++frequencies[to];
-    savings[to] = saving(to);
-  }
-  return true;
-}
-
-Alphabet AlphabetOf(const Histogram& histogram, int begin, int end) {
-  Alphabet alphabet;
-  alphabet.first = histogram.least + begin;
-  alphabet.symbols = end - begin;
-  std::vector<int64_t> counts(histogram.counts.begin() + begin, histogram.counts.begin() + end);
-  int64_t escapes = 0;
-  for (int i = 0; i < std::ssize(histogram.counts); ++i) {
-    if (i < begin || i >= end) escapes += histogram.counts[static_cast<size_t>(i)];
-  }
-  counts.push_back(escapes);
-  if (!ShareSlots(counts, std::span(alphabet.frequencies).first(counts.size()))) return alphabet;
-  alphabet.bits = 8 * static_cast<double>(escapes);
-  for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] > 0) {
-      alphabet.bits += static_cast<double>(counts[i]) * BitsOf(alphabet.frequencies[i]);
-    }
-  }
-  return alphabet;
-}
-
-// The range of numbers that is cheapest to code, the others being escapes: from the widest at the
-// middle of the counts on, ends are left out while that saves bits.
-Alphabet ChooseAlphabet(const Histogram& histogram) {
-  const auto n = static_cast<int>(histogram.counts.size());
-  int begin = 0;
-  int end = n;
-  while (end - begin > 1 && histogram.counts[static_cast<size_t>(begin)] == 0) ++begin;
-  while (end - begin > 1 && histogram.counts[static_cast<size_t>(end - 1)] == 0) --end;
-  const auto at = [&](int i) { return histogram.counts[static_cast<size_t>(i)]; };
-  while (end - begin > kFrozenMaxSymbols) {
-    if (at(begin) < at(end - 1)) {
-      ++begin;
-    } else {
-      --end;
-    }
-  }
-  Alphabet best = AlphabetOf(histogram, begin, end);
-  while (end - begin > 1) {
-    const bool drops_first = at(begin) < at(end - 1);
-    const Alphabet smaller =
-        AlphabetOf(histogram, begin + (drops_first ? 1 : 0), end - (drops_first ? 0 : 1));
-    if (smaller.bits >= best.bits) break;
-    best = smaller;
-    begin = best.first - histogram.least;
-    end = begin + best.symbols;
-  }
-  return best;
-}
 
 // Codes symbols backwards, from the last vector of a stream to its first.
 class RansEncoder {
@@ -232,13 +140,10 @@ std::vector<int16_t> NumbersOf(int64_t rows, int64_t cols, std::span<const int8_
   return numbers;
 }
 
-Histogram CountNumbers(std::span<const int16_t> numbers, int raw_planes) {
-  Histogram histogram{.least = -64 >> raw_planes,
-                      .counts = std::vector<int64_t>(size_t{128} >> raw_planes)};
-  for (const int16_t m : numbers) {
-    ++histogram.counts[static_cast<size_t>((m >> raw_planes) - histogram.least)];
-  }
-  return histogram;
+std::array<int64_t, kFrozenNumbers> CountNumbers(std::span<const int16_t> numbers) {
+  std::array<int64_t, kFrozenNumbers> counts = {};
+  for (const int16_t m : numbers) ++counts[static_cast<size_t>(m - kFrozenLeastNumber)];
+  return counts;
 }
 
 // The planes of a stream whose symbols are known: nothing beside an escape.
@@ -284,29 +189,19 @@ void AppendEcqStream(int64_t rows, int64_t cols, std::span<const int8_t> q,
   THAW_CHECK(rows % kFrozenGroupRows == 0 && cols % kFrozenBlock == 0);
   THAW_CHECK(std::ssize(q) == rows * cols && std::ssize(scales) == rows);
   std::vector<int16_t> numbers = NumbersOf(rows, cols, q);
-  Alphabet best;
-  int planes = 0;
-  double least = std::numeric_limits<double>::infinity();
-  for (int n = 0; n <= 2; ++n) {
-    const Alphabet alphabet = ChooseAlphabet(CountNumbers(numbers, n));
-    const double bits = alphabet.bits + static_cast<double>(n) * static_cast<double>(q.size());
-    if (bits < least) {
-      least = bits;
-      best = alphabet;
-      planes = n;
-    }
-  }
+  const Alphabet alphabet = ChooseEcqAlphabet(CountNumbers(numbers));
+  const int planes = alphabet.raw_planes;
   Vectors vectors{.kind = FrozenKind::kEcq, .rows = rows, .cols = cols, .raw_planes = planes};
   vectors.escapes.reserve(numbers.size());
   for (const int16_t m : numbers) {
     vectors.escapes.push_back(static_cast<uint8_t>(2 * m | (m & 1)));
   }
-  vectors.raw = RawPlanes(numbers, best, planes);
+  vectors.raw = RawPlanes(numbers, alphabet, planes);
   for (int16_t& m : numbers) m = static_cast<int16_t>(m >> planes);
   vectors.numbers = std::move(numbers);
   vectors.shifts = ShiftSection(cols, shifts);
   vectors.scales = scales;
-  AppendStream(vectors, best, out);
+  AppendStream(vectors, alphabet, out);
 }
 
 void AppendBf16Stream(int64_t rows, int64_t cols, std::span<const uint16_t> weights,
