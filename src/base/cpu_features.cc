@@ -27,6 +27,7 @@ constexpr CpuFeatureName kFeatures[] = {
     {"avx512bw", &CpuFeatures::avx512bw},
     {"avx512vl", &CpuFeatures::avx512vl},
     {"avx512vnni", &CpuFeatures::avx512vnni},
+    {"avx512vbmi", &CpuFeatures::avx512vbmi},
     {"avx512vbmi2", &CpuFeatures::avx512vbmi2},
     {"avx512bf16", &CpuFeatures::avx512bf16},
     {"avxvnni", &CpuFeatures::avxvnni},
@@ -138,6 +139,7 @@ CpuFeatures Detect() {
   f.avx512bw = avx512 && Bit(leaf7.ebx, 30);
   f.avx512vl = avx512 && Bit(leaf7.ebx, 31);
   f.avx512vnni = avx512 && Bit(leaf7.ecx, 11);
+  f.avx512vbmi = avx512 && Bit(leaf7.ecx, 1);
   f.avx512vbmi2 = avx512 && Bit(leaf7.ecx, 6);
   f.avx512bf16 = avx512 && Bit(leaf7_1.eax, 5);
   f.avxvnni = avx && Bit(leaf7_1.eax, 4);

@@ -13,6 +13,8 @@ TEST(HostCpu, AgreesWithTheCompilersOwnDetection) {
   EXPECT_EQ(HostCpu().fma, __builtin_cpu_supports("fma") != 0);
   EXPECT_EQ(HostCpu().avx512f, __builtin_cpu_supports("avx512f") != 0);
   EXPECT_EQ(HostCpu().avx512vnni, __builtin_cpu_supports("avx512vnni") != 0);
+  EXPECT_EQ(HostCpu().avx512vbmi, __builtin_cpu_supports("avx512vbmi") != 0);
+  EXPECT_EQ(HostCpu().avx512vbmi2, __builtin_cpu_supports("avx512vbmi2") != 0);
   EXPECT_EQ(HostCpu().is_intel, __builtin_cpu_is("intel") != 0);
 }
 #elif defined(__aarch64__)

@@ -7,6 +7,10 @@
 #include "tensor/finite_rows.h"
 #include "tensor/half.h"
 
+#if defined(__x86_64__)
+#include "codec/x86/decoders.h"
+#endif
+
 namespace thaw {
 namespace {
 
@@ -105,7 +109,25 @@ constexpr TileDecoder kPortableDecoder = {
     .decode_bf16 = DecodeBf16Portable,
 };
 
+#if defined(__x86_64__)
+
+constexpr TileDecoder kAvx512Vbmi2Decoder = {
+    .name = "avx512vbmi2",
+    .is_available =
+        [](const CpuFeatures& cpu) {
+          return cpu.avx512f && cpu.avx512bw && cpu.avx512vl && cpu.avx512vbmi && cpu.avx512vbmi2;
+        },
+    .decode_ecq = avx512vbmi2::DecodeEcq,
+    .decode_bf16 = avx512vbmi2::DecodeBf16,
+};
+
+constexpr const TileDecoder* kDecoders[] = {&kAvx512Vbmi2Decoder, &kPortableDecoder};
+
+#else
+
 constexpr const TileDecoder* kDecoders[] = {&kPortableDecoder};
+
+#endif
 
 // The scales of a group of ecq, at their places in the packed group.
 void AddScales(StreamCursor& cursor, std::byte* packed) {

@@ -79,7 +79,7 @@ TEST(RatesFile, NamesTheLineThatIsWrong) {
   EXPECT_THAT(message("2.5e-06", "inf"), HasSubstr("line 8: expected a number above 0"));
   EXPECT_THAT(message("2.5e-06", "nan"), HasSubstr("line 8"));
   EXPECT_THAT(message("Q4_0", "Q4_9"), HasSubstr("line 9: expected an element type"));
-  EXPECT_THAT(message("disk 254:0 3400000000", "disk 254:0"), HasSubstr("line 11"));
+  EXPECT_THAT(message("disk 254:0 3400000000", "disk 254:0"), HasSubstr("line 12"));
 }
 
 TEST(RatesFile, RefusesOneThatIsFarTooLarge) {
