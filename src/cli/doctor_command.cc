@@ -199,7 +199,7 @@ Result<Json> DescribeModelFile(const GgufFile& file, const std::string& path, ui
   std::map<std::string_view, uint64_t> bytes_by_type;
   for (const TensorInfo& tensor : file.tensors()) {
     weight_bytes += tensor.bytes;
-    bytes_by_type[Info(tensor.type).name] += tensor.bytes;
+    bytes_by_type[TypeName(tensor)] += tensor.bytes;
   }
   Json weights = Json::object();
   for (const auto& [type, bytes] : bytes_by_type) weights[std::string(type)] = bytes;

@@ -38,7 +38,7 @@ struct TensorTotals {
 TensorTotals AddUp(const GgufFile& file) {
   TensorTotals totals;
   for (const TensorInfo& tensor : file.tensors()) {
-    for (Totals* sum : {&totals.all, &totals.by_type[Info(tensor.type).name]}) {
+    for (Totals* sum : {&totals.all, &totals.by_type[TypeName(tensor)]}) {
       ++sum->tensors;
       sum->elements += static_cast<uint64_t>(tensor.elements());
       sum->bytes += tensor.bytes;
@@ -126,9 +126,9 @@ Result<void> PrintText(const GgufFile& file) {
   }
   THAW_TRY(WriteOutput(fmt::format("\n{} tensors\n", file.tensors().size())));
   for (const TensorInfo& tensor : file.tensors()) {
-    THAW_TRY(WriteOutput(fmt::format("  {:<44} {:<8} {:<20} {:>10}\n", tensor.name,
-                                     Info(tensor.type).name, ShapeText(tensor.extents()),
-                                     FormatBytes(tensor.bytes))));
+    THAW_TRY(
+        WriteOutput(fmt::format("  {:<44} {:<8} {:<20} {:>10}\n", tensor.name, TypeName(tensor),
+                                ShapeText(tensor.extents()), FormatBytes(tensor.bytes))));
   }
   THAW_TRY(WriteOutput("\ntotals\n"));
   const auto row = [](std::string_view name, const Totals& sum) {
@@ -146,7 +146,7 @@ Json TotalsJson(const Totals& sum) {
 Json TensorJson(const TensorInfo& tensor) {
   const auto dims = std::span(tensor.dims).first(static_cast<size_t>(tensor.n_dims));
   return {{"name", tensor.name},
-          {"type", Info(tensor.type).name},
+          {"type", TypeName(tensor)},
           {"shape", Json(std::vector<int64_t>(dims.begin(), dims.end()))},
           {"bytes", tensor.bytes},
           {"file", tensor.file_index},
@@ -205,7 +205,7 @@ Result<void> PrintTensor(const GgufFile& file, const InspectOptions& options) {
       "{}\n  type      {}\n  shape     {}\n  bytes     {}\n  elements  {}, {} of them zero, {} not "
       "finite\n  range     {:.6g} to {:.6g}\n  mean      {:.6g}\n  rms       {:.6g}\n  first     "
       "{:.6g}\n",
-      tensor->name, Info(tensor->type).name, ShapeText(tensor->extents()), tensor->bytes,
+      tensor->name, TypeName(*tensor), ShapeText(tensor->extents()), tensor->bytes,
       summary.elements, summary.zeros, summary.not_finite, summary.min, summary.max, summary.mean,
       summary.rms, fmt::join(summary.first, " ")));
 }

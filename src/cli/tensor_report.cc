@@ -7,8 +7,10 @@
 #include <optional>
 #include <span>
 
+#include "base/function_ref.h"
 #include "base/interrupt.h"
 #include "cli/npy_writer.h"
+#include "codec/frozen_tile.h"
 #include "kernels/dequantize.h"
 
 namespace thaw::cli {
@@ -60,6 +62,40 @@ class Summary {
   double squares_ = 0;
 };
 
+using OnPiece = FunctionRef<Result<void>(std::span<const float> piece)>;
+
+// Calls `on_piece` for the elements of a tensor, some after the others: of a frozen one tile by
+// tile.
+Result<void> ForEachPiece(const GgufFile& file, const TensorInfo& tensor, OnPiece on_piece) {
+  std::vector<float> floats;
+  if (tensor.frozen != nullptr) {
+    const File& holder = *file.file(tensor.file_index);
+    // The decoder that every CPU has: looking at one tensor is no matter of speed.
+    for (size_t tile = 0; tile < tensor.frozen->tiles.size(); ++tile) {
+      THAW_ASSIGN(const auto rows,
+                  ReadFrozenTile(holder, tensor.name, *tensor.frozen, tile, PortableDecoder()));
+      floats.resize(
+          static_cast<size_t>(RowsOfTile(*tensor.frozen, tile).row_count * tensor.dims[0]));
+      THAW_TRY(Dequantize(tensor.type, rows, floats));
+      THAW_TRY(on_piece(floats));
+    }
+    return {};
+  }
+  const int64_t elements = tensor.elements();
+  std::vector<std::byte> stored(
+      static_cast<size_t>(RowBytes(tensor.type, std::min(elements, kPieceElements))));
+  floats.resize(static_cast<size_t>(std::min(elements, kPieceElements)));
+  for (int64_t begin = 0; begin < elements; begin += kPieceElements) {
+    const int64_t count = std::min(kPieceElements, elements - begin);
+    const auto bytes = std::span(stored).first(static_cast<size_t>(RowBytes(tensor.type, count)));
+    const auto piece = std::span(floats).first(static_cast<size_t>(count));
+    THAW_TRY(file.ReadTensor(tensor, static_cast<uint64_t>(RowBytes(tensor.type, begin)), bytes));
+    THAW_TRY(Dequantize(tensor.type, bytes, piece));
+    THAW_TRY(on_piece(piece));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<int64_t> NumpyShape(const TensorInfo& tensor) {
@@ -74,21 +110,12 @@ Result<TensorSummary> ReadTensorElements(const GgufFile& file, const TensorInfo&
   if (!npy_path.empty()) {
     THAW_ASSIGN(npy, NpyWriter::Create(npy_path, NumpyShape(tensor)));
   }
-  const int64_t elements = tensor.elements();
-  std::vector<std::byte> stored(
-      static_cast<size_t>(RowBytes(tensor.type, std::min(elements, kPieceElements))));
-  std::vector<float> floats(static_cast<size_t>(std::min(elements, kPieceElements)));
   Summary summary;
-  for (int64_t begin = 0; begin < elements; begin += kPieceElements) {
+  THAW_TRY(ForEachPiece(file, tensor, [&](std::span<const float> piece) -> Result<void> {
     if (Interrupted()) return Fail(ErrorCode::kCancelled, "interrupted");
-    const int64_t count = std::min(kPieceElements, elements - begin);
-    const auto bytes = std::span(stored).first(static_cast<size_t>(RowBytes(tensor.type, count)));
-    const auto piece = std::span(floats).first(static_cast<size_t>(count));
-    THAW_TRY(file.ReadTensor(tensor, static_cast<uint64_t>(RowBytes(tensor.type, begin)), bytes));
-    THAW_TRY(Dequantize(tensor.type, bytes, piece));
     summary.Add(piece);
-    if (npy) THAW_TRY(npy->Append(piece));
-  }
+    return npy ? npy->Append(piece) : Result<void>();
+  }));
   if (npy) THAW_TRY(npy->Commit());
   return std::move(summary).Finish();
 }

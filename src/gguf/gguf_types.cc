@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
+#include "codec/frozen_tensor.h"
 
 namespace thaw {
 namespace {
@@ -37,6 +38,11 @@ std::string GgufField::TypeName() const {
     return fmt::format("array of {}", GgufTypeName(elements->element_type));
   }
   return std::string(GgufTypeName(type));
+}
+
+std::string_view TypeName(const TensorInfo& tensor) {
+  if (tensor.frozen == nullptr) return Info(tensor.type).name;
+  return tensor.frozen->kind == FrozenKind::kEcq ? "frozen-ecq" : "frozen-bf16";
 }
 
 std::string ShapeText(std::span<const int64_t> dims) {

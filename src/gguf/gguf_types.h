@@ -100,6 +100,9 @@ struct TensorInfo {
   int64_t rows() const { return dims[1] * dims[2] * dims[3]; }
 };
 
+// "Q4_0", "frozen-ecq"
+std::string_view TypeName(const TensorInfo& tensor);
+
 // "[576, 49152]", the contiguous dimension first.
 std::string ShapeText(std::span<const int64_t> dims);
 
