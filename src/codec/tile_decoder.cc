@@ -121,7 +121,14 @@ constexpr TileDecoder kAvx512Vbmi2Decoder = {
     .decode_bf16 = avx512vbmi2::DecodeBf16,
 };
 
-constexpr const TileDecoder* kDecoders[] = {&kAvx512Vbmi2Decoder, &kPortableDecoder};
+constexpr TileDecoder kAvx2Decoder = {
+    .name = "avx2",
+    .is_available = [](const CpuFeatures& cpu) { return cpu.avx2; },
+    .decode_ecq = avx2::DecodeEcq,
+    .decode_bf16 = avx2::DecodeBf16,
+};
+
+constexpr const TileDecoder* kDecoders[] = {&kAvx512Vbmi2Decoder, &kAvx2Decoder, &kPortableDecoder};
 
 #else
 

@@ -1,0 +1,358 @@
+// Half of a vector at a time: 16 states of 16 bits for its even lanes in one register, 16 for its
+// odd ones in another. A group's states lie in memory.
+//
+// There is no look-up in 128 entries here. What owns a slot is found by counting: the slots are cut
+// into 16 buckets of 8, each with the number of what owns its first slot and a bit for every other
+// slot at which the next one begins, so that
+//
+//   number = that of the bucket + bits of the bucket up to the slot
+//
+// Frequency, first slot and symbol then stand in tables by number, of 16 entries for each shuffle.
+// Numbers go to those that own slots alone.
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "codec/x86/decoders.h"
+
+#define THAW_INLINE [[gnu::always_inline]] static inline
+
+namespace thaw {
+namespace {
+
+constexpr int kSets = 8;
+constexpr int kHalves = 2;
+constexpr int64_t kLineBytes = 64;
+constexpr int64_t kHalfBytes = 32;
+constexpr int64_t kScaleBytes = 32;  // of 16 rows of one block of Q8_0
+// How far ahead of what is decoded memory is asked for: 4 bits a weight and 5 weights a nanosecond
+// take it in 1.6 us, several times what memory takes to answer.
+constexpr int64_t kPrefetchBytes = 4096;
+
+constexpr int kEntries = 16;        // of a table that one shuffle looks up
+constexpr int kBuckets = kEntries;  // of slots
+constexpr int kBucketSlots = kFrozenSlots / kBuckets;
+// Symbols and the escape, by sixteens.
+constexpr int kMostTables = (kFrozenMaxSymbols + 1 + kEntries - 1) / kEntries;
+
+// For eight states of 16 bits: where each takes its byte from among the next coded ones, by the
+// bits of those that take one. 128 takes none, 0.
+struct Expansion {
+  alignas(16) uint8_t bytes[256][16];
+};
+constexpr Expansion MakeExpansion() {
+  Expansion made = {};
+  for (int bits = 0; bits < 256; ++bits) {
+    uint8_t taken = 0;
+    for (int i = 0; i < 8; ++i) {
+      made.bytes[bits][2 * i] = (bits >> i & 1) != 0 ? taken++ : 128;
+      made.bytes[bits][2 * i + 1] = 128;
+    }
+  }
+  return made;
+}
+constexpr Expansion kExpansion = MakeExpansion();
+
+// What is looked up. Entries of numbers that are not given are 0.
+struct Tables {
+  alignas(16) uint8_t bucket_number[kBuckets];
+  alignas(16) uint8_t bucket_begins[kBuckets];  // bit j - 1: slot j begins the next number
+  alignas(16) uint8_t doubled_frequency[kMostTables * kEntries];
+  alignas(16) uint8_t first_slot[kMostTables * kEntries];
+  alignas(16) uint8_t symbol[kMostTables * kEntries];
+  int numbers;
+};
+
+THAW_INLINE void MakeTables(const StreamCursor& cursor, Tables& t) {
+  std::memset(&t, 0, sizeof(t));
+  int number = -1;
+  for (int slot = 0; slot < kFrozenSlots;) {
+    const int frequency = cursor.tables.doubled_frequency[slot] / 2;
+    ++number;
+    t.doubled_frequency[number] = cursor.tables.doubled_frequency[slot];
+    t.first_slot[number] = static_cast<uint8_t>(slot);
+    t.symbol[number] = cursor.tables.symbol[slot];
+    if (slot % kBucketSlots != 0) {
+      const int begins = t.bucket_begins[slot / kBucketSlots] | 1 << (slot % kBucketSlots - 1);
+      t.bucket_begins[slot / kBucketSlots] = static_cast<uint8_t>(begins);
+    }
+    const int end = slot + frequency;
+    for (int bucket = (slot + kBucketSlots - 1) / kBucketSlots; bucket * kBucketSlots < end;
+         ++bucket) {
+      t.bucket_number[bucket] = static_cast<uint8_t>(number);
+    }
+    slot = end;
+  }
+  t.numbers = number + 1;
+}
+
+// Where a decoder is within a group.
+struct Place {
+  const std::byte* coded;
+  const std::byte* escapes;
+};
+
+THAW_INLINE __m256i Load(const void* p) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+}
+THAW_INLINE void Store(__m256i x, void* p) { _mm256_storeu_si256(static_cast<__m256i*>(p), x); }
+THAW_INLINE __m256i LoadTable(const uint8_t* p) {
+  return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(p)));
+}
+THAW_INLINE void Prefetch(const std::byte* p) {
+  _mm_prefetch(reinterpret_cast<const char*>(p) + kPrefetchBytes, _MM_HINT_T0);
+}
+
+// StreamCursor::HoldBack.
+THAW_INLINE void HoldBack(Place& p, StreamCursor& cursor) {
+  const std::byte* coded_end = cursor.stream.states;
+  const std::byte* escapes_end = cursor.stream.coded;
+  if (p.coded > coded_end || p.escapes > escapes_end) [[unlikely]] {
+    cursor.was_held_back = true;
+    p.coded = p.coded < coded_end ? p.coded : coded_end;
+    p.escapes = p.escapes < escapes_end ? p.escapes : escapes_end;
+  }
+}
+
+// The numbers of what owns the slots, below 128.
+THAW_INLINE __m256i NumbersOf(const Tables& t, __m256i slots) {
+  const __m256i low_bits = _mm256_set1_epi8(15);
+  const __m256i buckets = _mm256_and_si256(_mm256_srli_epi16(slots, 3), low_bits);
+  // Bits of the bucket's slots up to this one, but for the first.
+  const __m256i up_to = _mm256_shuffle_epi8(
+      _mm256_setr_epi8(0, 1, 3, 7, 15, 31, 63, 127, 0, 1, 3, 7, 15, 31, 63, 127, 0, 1, 3, 7, 15, 31,
+                       63, 127, 0, 1, 3, 7, 15, 31, 63, 127),
+      slots);
+  const __m256i begun =
+      _mm256_and_si256(_mm256_shuffle_epi8(LoadTable(t.bucket_begins), buckets), up_to);
+  // A shuffle goes by the lowest 4 bits of bytes below 128.
+  const __m256i bits = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1, 2,
+                                        1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
+  const __m256i low = _mm256_shuffle_epi8(bits, begun);
+  const __m256i high =
+      _mm256_shuffle_epi8(bits, _mm256_and_si256(_mm256_srli_epi16(begun, 4), low_bits));
+  const __m256i first = _mm256_shuffle_epi8(LoadTable(t.bucket_number), buckets);
+  return _mm256_add_epi8(first, _mm256_add_epi8(low, high));
+}
+
+// Entry `numbers` of a table of kTables sixteens.
+template <int kTables>
+THAW_INLINE __m256i LookUp(const uint8_t* table, const __m256i (&numbers)[kTables]) {
+  __m256i found = _mm256_shuffle_epi8(LoadTable(table), numbers[0]);
+#pragma GCC unroll 2
+  for (int i = 1; i < kTables; ++i) {
+    found =
+        _mm256_or_si256(found, _mm256_shuffle_epi8(LoadTable(table + kEntries * i), numbers[i]));
+  }
+  return found;
+}
+
+// Sixteen states, those below 256 with the coded bytes that they take: the bytes that the lower and
+// the upper eight take begin at `low` and `high`, and the bits say which do.
+THAW_INLINE __m256i Renewed(__m256i states, __m256i takes, const std::byte* low, uint32_t low_bits,
+                            const std::byte* high, uint32_t high_bits) {
+  const auto load = [](const std::byte* p) __attribute__((always_inline)) {
+    return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  };
+  const auto* expansion = reinterpret_cast<const __m128i*>(kExpansion.bytes);
+  const __m256i bytes = _mm256_shuffle_epi8(_mm256_set_m128i(load(high), load(low)),
+                                            _mm256_set_m128i(_mm_load_si128(expansion + high_bits),
+                                                             _mm_load_si128(expansion + low_bits)));
+  return _mm256_or_si256(_mm256_blendv_epi8(states, _mm256_slli_epi16(states, 8), takes), bytes);
+}
+
+// The symbols that the states of a set give, 32 lanes each, and the states that come next.
+template <int kTables>
+THAW_INLINE void TakeSymbols(const Tables& t, Place& p, uint16_t* states,
+                             __m256i (&symbols)[kHalves]) {
+  const __m256i zero = _mm256_setzero_si256();
+  const __m256i low_byte = _mm256_set1_epi16(255);
+  const __m256i high_byte = _mm256_set1_epi16(-256);
+  const __m256i quotient = _mm256_set1_epi16(-128);
+  __m256i even[kHalves];
+  __m256i odd[kHalves];
+  __m256i even_takes[kHalves];
+  __m256i odd_takes[kHalves];
+#pragma GCC unroll 2
+  for (int h = 0; h < kHalves; ++h) {
+    even[h] = Load(states + 16 * h);
+    odd[h] = Load(states + 32 + 16 * h);
+    const __m256i slots =
+        _mm256_and_si256(_mm256_blendv_epi8(even[h], _mm256_slli_epi16(odd[h], 8), high_byte),
+                         _mm256_set1_epi8(127));
+    const __m256i number = NumbersOf(t, slots);
+    __m256i numbers[kTables];
+    // Where a number is not of a table, bit 7 is set, and 0 is found.
+    numbers[0] = kTables == 1 ? number : _mm256_adds_epu8(number, _mm256_set1_epi8(112));
+#pragma GCC unroll 2
+    for (int i = 1; i < kTables; ++i) {
+      const __m256i of_table = _mm256_sub_epi8(number, _mm256_set1_epi8(kEntries * i));
+      numbers[i] = i + 1 == kTables ? of_table : _mm256_adds_epu8(of_table, _mm256_set1_epi8(112));
+    }
+    const __m256i frequency = LookUp<kTables>(t.doubled_frequency, numbers);
+    const __m256i rest = _mm256_sub_epi8(slots, LookUp<kTables>(t.first_slot, numbers));
+    symbols[h] = LookUp<kTables>(t.symbol, numbers);
+    // frequency * (x / 128): the upper half of 512 frequency times 128 (x / 128).
+    even[h] = _mm256_add_epi16(
+        _mm256_mulhi_epu16(_mm256_and_si256(even[h], quotient), _mm256_slli_epi16(frequency, 8)),
+        _mm256_and_si256(rest, low_byte));
+    odd[h] = _mm256_add_epi16(_mm256_mulhi_epu16(_mm256_and_si256(odd[h], quotient),
+                                                 _mm256_and_si256(frequency, high_byte)),
+                              _mm256_srli_epi16(rest, 8));
+    even_takes[h] = _mm256_cmpeq_epi16(_mm256_srli_epi16(even[h], 8), zero);
+    odd_takes[h] = _mm256_cmpeq_epi16(_mm256_srli_epi16(odd[h], 8), zero);
+  }
+  // Bytes of the lower eights of both halves, then of the upper eights.
+  const auto even_bits =
+      static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_packs_epi16(even_takes[0], even_takes[1])));
+  const auto odd_bits =
+      static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_packs_epi16(odd_takes[0], odd_takes[1])));
+  const auto renew = [&](__m256i(&x)[kHalves], const __m256i(&takes)[kHalves], uint32_t bits,
+                         uint16_t* to) __attribute__((always_inline)) {
+#pragma GCC unroll 2
+    for (int h = 0; h < kHalves; ++h) {
+      const uint32_t low_bits = bits >> 8 * h & 255;
+      const uint32_t high_bits = bits >> (8 * h + 16) & 255;
+      const std::byte* high = p.coded + _mm_popcnt_u32(low_bits);
+      Store(Renewed(x[h], takes[h], p.coded, low_bits, high, high_bits), to + 16 * h);
+      p.coded = high + _mm_popcnt_u32(high_bits);
+    }
+  };
+  renew(even, even_takes, even_bits, states);
+  renew(odd, odd_takes, odd_bits, states + 32);
+}
+
+// The bytes of lanes, 32 of them, that are the escape's, put in.
+THAW_INLINE __m256i PutEscapes(Place& p, __m256i symbols, __m256i escape_symbol, __m256i with) {
+  auto left =
+      static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(symbols, escape_symbol)));
+  if (left == 0) [[likely]]
+    return with;
+  alignas(32) std::byte bytes[kHalfBytes];
+  Store(with, bytes);
+  for (; left != 0; left &= left - 1) bytes[__builtin_ctz(left)] = *p.escapes++;
+  return Load(bytes);
+}
+
+// Numbers with the raw bits of one plane, of 32 lanes: `bits` in the lanes whose bit is set.
+THAW_INLINE __m256i AddRawBits(__m256i numbers, const std::byte* plane, int bits) {
+  int32_t word;
+  std::memcpy(&word, plane, sizeof(word));
+  const __m256i byte_of_lane = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2,
+                                                2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+  const __m256i bit_of_lane = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
+  const __m256i lanes =
+      _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(word), byte_of_lane), bit_of_lane);
+  const __m256i is_set = _mm256_cmpeq_epi8(lanes, bit_of_lane);
+  return _mm256_or_si256(numbers,
+                         _mm256_and_si256(is_set, _mm256_set1_epi8(static_cast<char>(bits))));
+}
+
+// What the trellis keeps of the vectors before, for 32 lanes: the bits z, and numbers whose lowest
+// bits are those of m.
+struct TrellisLanes {
+  __m256i z1, z2, z3, m1, m2;
+};
+
+// The integers of the numbers that come next.
+THAW_INLINE __m256i Step(TrellisLanes& t, __m256i m) {
+  const __m256i one = _mm256_set1_epi8(1);
+  const __m256i z = _mm256_and_si256(_mm256_xor_si256(_mm256_xor_si256(t.z1, t.z3), t.m2), one);
+  t.z3 = t.z2;
+  t.z2 = t.z1;
+  t.z1 = z;
+  t.m2 = t.m1;
+  t.m1 = m;
+  return _mm256_or_si256(_mm256_andnot_si256(one, m), z);
+}
+
+template <int kTables>
+void DecodeEcqBy(const Tables& t, StreamCursor& cursor, std::byte* packed) {
+  Place p = {.coded = cursor.coded, .escapes = cursor.escapes};
+  const __m256i escape_symbol = _mm256_set1_epi8(static_cast<char>(cursor.tables.escape_symbol));
+  const int raw_planes = cursor.stream.header.raw_planes;
+  const std::byte* raw = cursor.raw;
+  const __m256i zero = _mm256_setzero_si256();
+  TrellisLanes trellis[kHalves] = {{zero, zero, zero, zero, zero}, {zero, zero, zero, zero, zero}};
+  const int64_t blocks = cursor.stream.cols / kFrozenBlock;
+  for (int64_t block = 0; block < blocks; ++block) {
+    // Before a unit, the scales of its two blocks, or one.
+    if (block % 2 == 0) packed += block + 1 < blocks ? 2 * kScaleBytes : kScaleBytes;
+    HoldBack(p, cursor);
+    for (int plane = 0; plane < raw_planes; ++plane) Prefetch(raw + 64 * plane);
+    for (int set = 0; set < kSets; ++set) {
+      if (set % 2 == 0) Prefetch(p.coded);
+      __m256i symbols[kHalves];
+      TakeSymbols<kTables>(t, p, cursor.states + 64 * set, symbols);
+#pragma GCC unroll 2
+      for (int h = 0; h < kHalves; ++h) {
+        __m256i m = symbols[h];
+        if (raw_planes >= 1) m = AddRawBits(m, raw + 4 * h, 3);
+        if (raw_planes == 2) m = AddRawBits(m, raw + 8 + 4 * h, 4);
+        m = PutEscapes(p, symbols[h], escape_symbol, m);
+        Store(Step(trellis[h], m), packed + kHalfBytes * h);
+      }
+      raw += 8 * raw_planes;
+      packed += kLineBytes;
+    }
+  }
+  cursor.raw = raw;
+  cursor.coded = p.coded;
+  cursor.escapes = p.escapes;
+}
+
+template <int kTables>
+void DecodeBf16By(const Tables& t, StreamCursor& cursor, std::byte* packed) {
+  Place p = {.coded = cursor.coded, .escapes = cursor.escapes};
+  const __m256i escape_symbol = _mm256_set1_epi8(static_cast<char>(cursor.tables.escape_symbol));
+  const std::byte* raw = cursor.raw;
+  for (int64_t block = 0; block < cursor.stream.cols / kFrozenBlock; ++block) {
+    HoldBack(p, cursor);
+    for (int set = 0; set < kSets; ++set) {
+      if (set % 2 == 0) Prefetch(p.coded);
+      Prefetch(raw);
+      __m256i symbols[kHalves];
+      TakeSymbols<kTables>(t, p, cursor.states + 64 * set, symbols);
+#pragma GCC unroll 2
+      for (int h = 0; h < kHalves; ++h) {
+        const __m256i exponents = PutEscapes(p, symbols[h], escape_symbol, symbols[h]);
+        const __m256i rest = Load(raw + kHalfBytes * h);
+        // s * 256 + a, and rotated: s * 128 + a / 2 + (a % 2) * 32768.
+        const __m256i low = _mm256_unpacklo_epi8(rest, exponents);
+        const __m256i high = _mm256_unpackhi_epi8(rest, exponents);
+        Store(_mm256_or_si256(_mm256_srli_epi16(low, 1), _mm256_slli_epi16(low, 15)),
+              packed + kHalfBytes * h);
+        Store(_mm256_or_si256(_mm256_srli_epi16(high, 1), _mm256_slli_epi16(high, 15)),
+              packed + kLineBytes + kHalfBytes * h);
+      }
+      raw += kLineBytes;
+      packed += 2 * kLineBytes;
+    }
+  }
+  cursor.raw = raw;
+  cursor.coded = p.coded;
+  cursor.escapes = p.escapes;
+}
+
+}  // namespace
+
+namespace avx2 {
+
+void DecodeEcq(StreamCursor& cursor, std::byte* packed) {
+  Tables t;
+  MakeTables(cursor, t);
+  if (t.numbers <= kEntries) return DecodeEcqBy<1>(t, cursor, packed);
+  if (t.numbers <= 2 * kEntries) return DecodeEcqBy<2>(t, cursor, packed);
+  DecodeEcqBy<3>(t, cursor, packed);
+}
+
+void DecodeBf16(StreamCursor& cursor, std::byte* packed) {
+  Tables t;
+  MakeTables(cursor, t);
+  if (t.numbers <= kEntries) return DecodeBf16By<1>(t, cursor, packed);
+  if (t.numbers <= 2 * kEntries) return DecodeBf16By<2>(t, cursor, packed);
+  DecodeBf16By<3>(t, cursor, packed);
+}
+
+}  // namespace avx2
+}  // namespace thaw
