@@ -2,18 +2,16 @@
 //
 // They are part of the formats: ggml's quantizers chose these points once, and every file made
 // since depends on them (ggml-common.h). Constant data without any initialization at run time, 35
-// KiB in all; which table belongs to which format is said in tensor/blocks.h.
+// KiB in all; which table belongs to which format is said in tensor/blocks.h, which has that of IQ4.
 #pragma once
 
 #include <array>
 #include <bit>
 #include <cstdint>
 
-namespace thaw {
+#include "tensor/blocks.h"
 
-// The 16 levels of IQ4_NL and IQ4_XS, denser around zero.
-inline constexpr std::array<int8_t, 16> kIQ4Values = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                                      1,    13,   25,  38,  53,  69,  89,  113};
+namespace thaw {
 
 // Twice the values of the 4-bit float E2M1 (0, 0.5, 1, 1.5, 2, 3, 4, 6, then their negatives):
 // MXFP4 and NVFP4.

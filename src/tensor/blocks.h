@@ -10,6 +10,7 @@
 // divisions round down. All multi-byte fields are little-endian, as the host must be.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace thaw {
@@ -60,6 +61,10 @@ struct BlockQ8_0 {
   int8_t qs[32];
 };
 static_assert(sizeof(BlockQ8_0) == 34);
+
+// The 16 levels of IQ4_NL and IQ4_XS, denser around zero.
+inline constexpr std::array<int8_t, 16> kIQ4Values = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                                      1,    13,   25,  38,  53,  69,  89,  113};
 
 // v[i] = d * kIQ4Values[q], q as in Q4_0
 struct BlockIQ4_NL {
