@@ -32,6 +32,8 @@ Json PlanJson(const MemoryPlan& plan) {
           {"weight_capacity_bytes", plan.weight_capacity_bytes},
           {"slot_bytes", plan.slot_bytes},
           {"weight_bytes", plan.weight_bytes},
+          {"coded_bytes", plan.coded_bytes},
+          {"thawed_bytes", plan.thawed_bytes},
           {"resident_bytes", plan.shares.resident_bytes},
           {"streamed_bytes", plan.shares.streamed_bytes},
           {"expert_bytes", plan.shares.expert_bytes},
@@ -101,6 +103,10 @@ std::string PlanTable(const MemoryPlan& plan) {
       Row("  unused", unused, "") +
       Row("floor", plan.floor_bytes, "the least budget with this context, KV cache and threads") +
       Row("weights", plan.weight_bytes, "") +
+      (plan.coded_bytes == 0 ? "" : Row("  coded", plan.coded_bytes, "decoded in each product")) +
+      (plan.thawed_bytes == 0
+           ? ""
+           : Row("  thawed", plan.thawed_bytes, "in memory, of frozen weights")) +
       Row("  resident", shares.resident_bytes, of_all(shares.resident_bytes)) +
       Row("  streamed", shares.streamed_bytes, shares.streamed_bytes == 0 ? "" : "for every token");
   if (shares.expert_bytes == 0) return table;

@@ -2,7 +2,9 @@
 
 #include <string>
 
+#include "base/cpu_features.h"
 #include "cli/argument_checks.h"
+#include "cli/rates_path.h"
 
 namespace thaw::cli {
 namespace {
@@ -22,6 +24,10 @@ std::string PolicyNames() {
   return names;
 }
 
+Result<const TileDecoder*> FindBackend(const std::string& name) {
+  return FindDecoder(name, "", HostCpu());
+}
+
 }  // namespace
 
 void AddPlanning(CLI::App& command, EngineOptions& engine) {
@@ -37,6 +43,21 @@ void AddPlanning(CLI::App& command, EngineOptions& engine) {
       ->check(Passes(FindPolicy))
       ->type_name(PolicyNames())
       ->group(kGroup);
+  command
+      .add_option_function<std::string>(
+          "--tier", [&engine](const std::string& name) { engine.tier = *FindTier(name); },
+          "How frozen weights are held: coded, thawed, or auto: thawed as far as there is memory "
+          "and that is faster (default: auto)")
+      ->check(Passes(FindTier))
+      ->type_name("auto|coded|thawed")
+      ->group(kGroup);
+  command
+      .add_option("--codec-backend", engine.codec_backend,
+                  "Who decodes frozen weights (default: cpu)")
+      ->check(Passes(FindBackend))
+      ->type_name("cpu")
+      ->group(kGroup);
+  engine.rates_path = RatesPath();
   command
       .add_option("--pin", engine.pinned,
                   "Weights that stay, by name, * for any characters; may be given several times "

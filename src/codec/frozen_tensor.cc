@@ -103,6 +103,12 @@ Result<void> CheckDirectory(const BlobCheck& check, std::span<const FrozenTileEn
 
 }  // namespace
 
+int64_t FrozenBytes(const FrozenTensor& tensor) {
+  uint64_t bytes = 0;
+  for (const FrozenTileEntry& tile : tensor.tiles) bytes += tile.bytes;
+  return static_cast<int64_t>(bytes);
+}
+
 int64_t FrozenHeadBytes(int64_t tiles) {
   return AlignUp(static_cast<int64_t>(sizeof(FrozenHeader)) +
                  tiles * static_cast<int64_t>(sizeof(FrozenTileEntry)));

@@ -31,6 +31,9 @@ struct FrozenTensor {
   int64_t weights() const { return cols * rows * matrices; }
 };
 
+// Of all tiles.
+int64_t FrozenBytes(const FrozenTensor& tensor);
+
 // Where tiles begin behind a directory of so many.
 int64_t FrozenHeadBytes(int64_t tiles);
 

@@ -211,6 +211,13 @@ const TileDecoder& DecoderFor(std::string_view kernels_name, const CpuFeatures& 
   return *chosen;
 }
 
+Result<const TileDecoder*> FindDecoder(std::string_view backend, std::string_view kernels_name,
+                                       const CpuFeatures& cpu) {
+  if (backend == kCpuBackend) return &DecoderFor(kernels_name, cpu);
+  return Fail(ErrorCode::kInvalidArgument, "there is no codec back end '{}'; there is: {}", backend,
+              kCpuBackend);
+}
+
 int64_t ThawedGroupBytes(FrozenKind kind, int64_t cols) {
   return kFrozenGroupRows * RowBytes(ThawedType(kind), cols);
 }

@@ -35,6 +35,13 @@ const TileDecoder& PortableDecoder();
 // alone, "avx2" that and "portable", the others all.
 const TileDecoder& DecoderFor(std::string_view kernels_name, const CpuFeatures& cpu);
 
+// The back ends that decode are called by name; this is the decoders above.
+inline constexpr std::string_view kCpuBackend = "cpu";
+
+// The decoder of a back end. kInvalidArgument, with the names that there are, for another name.
+Result<const TileDecoder*> FindDecoder(std::string_view backend, std::string_view kernels_name,
+                                       const CpuFeatures& cpu);
+
 // Bytes of a group of packed rows.
 int64_t ThawedGroupBytes(FrozenKind kind, int64_t cols);
 

@@ -82,6 +82,7 @@ struct Engine::Opened {
   GgufFile file;
   const KernelTable* kernels;
   const Policy* policy;
+  const TileDecoder* decoder;
   EngineOptions options;
   ModelDescription description;
   Result<std::unique_ptr<Tokenizer>> tokenizer;
@@ -90,6 +91,53 @@ struct Engine::Opened {
   MemoryPlanInput plan_input;  // its pointers are set where it is used
   MemoryPlan plan;
 };
+
+namespace {
+
+// The tiles of matrices whose is_packed is still to be set.
+Result<TileMap> CreateMap(const KernelTable& kernels, std::vector<WeightMatrix> matrices) {
+  for (WeightMatrix& matrix : matrices) {
+    matrix.is_packed = kernels.packs_rows && matrix.is_multiplied() && !matrix.is_coded() &&
+                       CanPackRows(matrix.type, matrix.cols);
+  }
+  return TileMap::Create(std::move(matrices));
+}
+
+// Holds frozen weights thawed that are faster then and for which there is memory beside all others:
+// `map` and `plan` become those of that. By rates that are measured within the plan's budget.
+Result<void> ThawWhatIsFaster(const EngineOptions& options, const KernelTable& kernels,
+                              std::vector<WeightMatrix> matrices, MemoryPlanInput input,
+                              TileMap& map, MemoryPlan& plan) {
+  const std::vector<WeightForm> forms = FormsOfFrozen(matrices);
+  if (forms.empty() || !plan.shares.HoldsAll()) return {};
+  ThreadPool pool(options.threads);
+  RatesRequest request{.types = forms, .cache_path = options.rates_path};
+  request.limits.memory_bytes = std::min(request.limits.memory_bytes, plan.weight_capacity_bytes);
+  const auto rates = ObtainRates(request, kernels, pool);
+  if (!rates) {
+    LogInfo("frozen weights stay coded: {}", rates.error().message);
+    return {};
+  }
+  const auto map_of = [&](const std::vector<WeightMatrix>& some) {
+    return CreateMap(kernels, some);
+  };
+  const auto fits = [&](const std::vector<WeightMatrix>& some) -> Result<bool> {
+    THAW_ASSIGN(const TileMap tried, map_of(some));
+    input.map = &tried;
+    const auto of_it = MakeMemoryPlan(input);
+    return of_it && of_it->shares.HoldsAll();
+  };
+  THAW_ASSIGN(const bool any, ThawWhatFits(*rates, matrices, fits));
+  if (!any) return {};
+  THAW_ASSIGN(map, map_of(matrices));
+  input.map = &map;
+  const uint64_t floor = plan.floor_bytes;  // with less memory they stay coded
+  THAW_ASSIGN(plan, MakeMemoryPlan(input));
+  plan.floor_bytes = floor;
+  return {};
+}
+
+}  // namespace
 
 Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions& options) {
   THAW_ASSIGN(const Policy* policy, FindPolicy(options.policy));
@@ -100,11 +148,13 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
   for (const WeightMatrix& matrix : description.matrices) types.push_back(matrix.type);
   THAW_ASSIGN(const KernelChoice choice, SelectCheckedKernels(options.kernels, types));
   const KernelTable* kernels = choice.table;
-  for (WeightMatrix& matrix : description.matrices) {
-    matrix.is_packed = kernels->packs_rows && matrix.is_multiplied() && !matrix.is_frozen() &&
-                       CanPackRows(matrix.type, matrix.cols);
+  THAW_ASSIGN(const TileDecoder* decoder,
+              FindDecoder(options.codec_backend, kernels->name, HostCpu()));
+  std::vector<WeightMatrix> matrices = std::exchange(description.matrices, {});
+  for (WeightMatrix& matrix : matrices) {
+    matrix.is_thawed = matrix.is_frozen() && options.tier == Tier::kThawed;
   }
-  THAW_ASSIGN(TileMap map, TileMap::Create(std::exchange(description.matrices, {})));
+  THAW_ASSIGN(TileMap map, CreateMap(*kernels, matrices));
   // Now, not at their first use, so that the plan knows what they take.
   auto tokenizer = LoadTokenizer(file);
   auto chat_template = LoadChatTemplate(file);
@@ -127,11 +177,15 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
   input.budget = filled.budget;
   auto plan = MakeMemoryPlan(input);
   if (!plan) return Fail(std::move(plan).error().In(path));
+  if (options.tier == Tier::kAuto) {
+    THAW_TRY(ThawWhatIsFaster(filled, *kernels, std::move(matrices), input, map, *plan));
+  }
   filled.context = plan->context;
   filled.prefill_chunk = plan->prefill_chunk;
   return Opened{.file = std::move(file),
                 .kernels = kernels,
                 .policy = policy,
+                .decoder = decoder,
                 .options = std::move(filled),
                 .description = std::move(description),
                 .tokenizer = std::move(tokenizer),
@@ -206,7 +260,7 @@ Result<std::unique_ptr<Engine>> Engine::Load(const std::string& path, const Engi
       .prefetch_ahead = opened.options.prefetch_ahead,
       .synchronous_prefetch = opened.options.synchronous_prefetch,
       .io_threads = opened.options.io_threads,
-      .decoder = &DecoderFor(opened.kernels->name, HostCpu())};
+      .decoder = opened.decoder};
   std::unique_ptr<Engine> engine(new Engine(std::move(opened)));
   THAW_TRY(engine->ClaimShares());
   THAW_ASSIGN(engine->cache_, WeightCache::Create(std::move(map), cache_options));

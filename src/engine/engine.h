@@ -27,6 +27,7 @@
 #include "engine/ledger.h"
 #include "engine/memory_plan.h"
 #include "engine/speed_forecast.h"
+#include "engine/tiers.h"
 #include "gguf/gguf_file.h"
 #include "kernels/kernel_table.h"
 #include "model/model.h"
@@ -53,6 +54,10 @@ struct EngineOptions {
   bool synchronous_prefetch = false;
   int io_threads = 0;                    // 0: as many as the way of reading needs
   std::vector<std::string> pinned = {};  // weights that stay, by name; `*` for any characters
+  // How frozen weights are held, and where rates of the machine are kept, by which kAuto chooses.
+  Tier tier = Tier::kAuto;
+  std::string codec_backend = std::string(kCpuBackend);  // who decodes them
+  std::string rates_path = {};
   bool preload = false;  // read what stays before the first use, instead of during it
   bool verify = false;   // check what stays against the file, once it is there
 };

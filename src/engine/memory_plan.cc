@@ -133,6 +133,11 @@ Result<MemoryPlan> PlaceWeights(const MemoryPlanInput& in, uint64_t budget, uint
               ChoosePlacement(*in.map, *in.policy, unseen, in.pinned, plan.weight_capacity_bytes));
   plan.weight_capacity_bytes = targets.capacity_bytes;
   plan.weight_bytes = in.map->weight_bytes();
+  for (int32_t i = 0; i < in.map->tile_count(); ++i) {
+    const WeightMatrix& matrix = in.map->matrix_of(i);
+    if (matrix.is_coded()) plan.coded_bytes += in.map->tile(i).memory_bytes;
+    if (matrix.is_thawed) plan.thawed_bytes += in.map->tile(i).memory_bytes;
+  }
   plan.shares = targets.shares;
   plan.slot_bytes = targets.slot_bytes;
   return plan;

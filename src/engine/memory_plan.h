@@ -37,7 +37,9 @@ struct MemoryPlan {
   int64_t logits_chunk = 0;   // positions whose logits are computed at a time
 
   uint64_t weight_bytes = 0;
-  uint64_t slot_bytes = 0;  // for weights without memory of their own
+  uint64_t coded_bytes = 0;   // of them, of frozen weights that stay coded in memory
+  uint64_t thawed_bytes = 0;  // in memory, of frozen weights that are thawed when they are read
+  uint64_t slot_bytes = 0;    // for weights without memory of their own
   WeightShares shares = {};
 
   uint64_t claimed_bytes() const {

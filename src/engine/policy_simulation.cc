@@ -45,8 +45,12 @@ Result<TileMap> BlankCopy(const TileMap& original) {
   for (WeightMatrix& matrix : matrices) {
     blank_out(matrix.file);
     for (ExpertTensor& tensor : matrix.expert_tensors) blank_out(tensor.file);
-    // As bytes, which nobody looks into: their memory stays untouched.
-    matrix.cols = matrix.row_bytes();
+    // As bytes, which nobody looks into: their memory stays untouched. Rows of frozen ones take as
+    // much as they do on the whole.
+    matrix.cols =
+        matrix.is_frozen() ? FrozenBytes(*matrix.frozen) / matrix.rows : matrix.row_bytes();
+    matrix.frozen = nullptr;
+    matrix.is_thawed = false;
     matrix.type = ElementType::kI8;
     matrix.is_packed = false;
   }

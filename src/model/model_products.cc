@@ -53,9 +53,9 @@ void Model::PlanWork(std::span<const Product> products) {
 
 void Model::PlanTile(const Product& product, int32_t tile, int64_t rows_per_item) {
   const int64_t rows = cache_.map().tile(tile).row_count;
-  // Frozen rows are decoded stream by stream.
-  if (const FrozenTensor* frozen = cache_.map().matrix_of(tile).frozen.get()) {
-    const int64_t unit = frozen->rows_per_stream;
+  // Coded rows are decoded stream by stream.
+  if (const WeightMatrix& matrix = cache_.map().matrix_of(tile); matrix.is_coded()) {
+    const int64_t unit = matrix.frozen->rows_per_stream;
     rows_per_item = std::max(rows_per_item / unit, int64_t{1}) * unit;
   }
   SharedPin& visit = visits_[visit_count_++];
@@ -123,7 +123,7 @@ void Model::MultiplyRows(const WorkItem& item, const std::byte* data, int64_t fi
   const Product& product = *item.product;
   const WeightMatrix& matrix = cache_.map().matrix_of(item.tile);
   const int64_t tile_rows = cache_.map().tile(item.tile).row_count;
-  if (matrix.is_frozen()) {
+  if (matrix.is_coded()) {
     return MultiplyCoded(kernels_, decoder_,
                          {.kind = matrix.frozen->kind,
                           .data = data,

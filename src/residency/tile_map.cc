@@ -56,9 +56,17 @@ Result<void> CheckEnds(const WeightMatrix& matrix) {
   return {};
 }
 
-// Scratch of one thread for thawing the matrix's tiles.
+// Scratch of one thread for thawing the matrix's tiles: a group of rows, and a coded tile where it
+// makes room for its rows.
 int64_t ThawScratchBytes(const WeightMatrix& matrix) {
-  if (matrix.is_frozen()) return ThawedGroupBytes(matrix.frozen->kind, matrix.cols);
+  if (matrix.is_frozen()) {
+    uint64_t largest = 0;
+    for (const FrozenTileEntry& tile : matrix.frozen->tiles) {
+      largest = std::max(largest, tile.bytes);
+    }
+    return ThawedGroupBytes(matrix.frozen->kind, matrix.cols) +
+           (matrix.is_thawed ? static_cast<int64_t>(largest) : 0);
+  }
   return matrix.is_packed ? PackScratchBytes(matrix.type, matrix.cols) : 0;
 }
 
@@ -123,7 +131,10 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
       const uint64_t alignment = ReadAlignment(*tile.file);
       map.alignment_ = std::max(map.alignment_, alignment);
       tile.lead_bytes = tile.offset % alignment;
-      tile.span_bytes = ReadSpan(tile.offset, tile.bytes, alignment);
+      tile.memory_bytes = matrix.is_coded()
+                              ? tile.bytes
+                              : static_cast<uint64_t>(tile.row_count * matrix.row_bytes());
+      tile.span_bytes = std::max(ReadSpan(tile.offset, tile.bytes, alignment), tile.memory_bytes);
       map.weight_bytes_ += tile.bytes;
       map.tiles_.push_back(tile);
       ++range.count;

@@ -54,6 +54,9 @@ struct WeightMatrix {
   // Where its tiles lie, of a frozen matrix, whose rows are cut as the file has them; `type` is
   // that of its rows once they are thawed. nullptr for others.
   std::shared_ptr<const FrozenTensor> frozen = nullptr;
+  // Its frozen tiles are thawed when they are read, to rows of `type` in memory; else they stay
+  // coded there.
+  bool is_thawed = false;
 
   MatrixUse use = MatrixUse::kMultiplied;
 
@@ -73,6 +76,8 @@ struct WeightMatrix {
   bool is_looked_up() const { return use != MatrixUse::kMultiplied; }
   int64_t row_bytes() const { return RowBytes(type, cols); }
   bool is_frozen() const { return frozen != nullptr; }
+  // Its tiles are coded in memory.
+  bool is_coded() const { return is_frozen() && !is_thawed; }
   bool is_chosen() const { return n_experts > 0; }
   int64_t rows_of_expert() const { return is_chosen() ? rows / n_experts : rows; }
   // The expert's own tensor, or nullptr.
@@ -88,10 +93,12 @@ struct Tile {
   const File* file = nullptr;  // one of its matrix's
   uint64_t offset = 0;         // bytes from the start of the file
   uint64_t bytes = 0;
-  uint64_t hash = 0;  // XXH3 of its bytes in the file, of a frozen one
+  uint64_t memory_bytes = 0;  // of its rows in memory: more than in the file where they are thawed
+  uint64_t hash = 0;          // XXH3 of its bytes in the file, of a frozen one
 
-  // The room that a read of it needs in memory, a multiple of TileMap::alignment(): direct reads
-  // begin and end at multiples of it in the file, so `lead` bytes come before the tile's own.
+  // The room that a read of it and its rows need in memory, a multiple of TileMap::alignment():
+  // direct reads begin and end at multiples of it in the file, so `lead` bytes come before the
+  // tile's own.
   uint64_t span_bytes = 0;
   uint64_t lead_bytes = 0;
 };
@@ -152,8 +159,8 @@ class TileMap {
   uint64_t span_bytes() const { return span_bytes_; }
   uint64_t largest_span_bytes() const { return largest_span_bytes_; }
 
-  // Scratch that packing any of the tiles, or looking through a frozen one, takes; 0 where there is
-  // neither.
+  // Scratch that packing any of the tiles, or looking through or thawing a frozen one, takes; 0
+  // where there is none of these.
   uint64_t thaw_scratch_bytes() const { return thaw_scratch_bytes_; }
 
   // Of every slot: the strictest that any of the files asks for.

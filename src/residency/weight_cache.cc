@@ -117,7 +117,7 @@ void WeightCache::Expect(std::span<const int32_t> tiles) {
 
 PinnedTile WeightCache::Handle(int32_t tile) {
   const std::byte* data = state(tile).data.load(std::memory_order_acquire);
-  return {std::span(data, map_.tile(tile).bytes), this, tile};
+  return {std::span(data, map_.tile(tile).memory_bytes), this, tile};
 }
 
 Result<PinnedTile> WeightCache::Pin(int32_t tile) {

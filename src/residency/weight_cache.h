@@ -71,8 +71,8 @@ class PinnedTile {
   }
   ~PinnedTile();
 
-  // The tile's rows: as in the file, one after another, frozen or not, or packed
-  // (WeightMatrix::is_packed).
+  // The tile's rows: as in the file, one after another, coded where they are frozen; or thawed, or
+  // packed (WeightMatrix::is_thawed, is_packed).
   std::span<const std::byte> data() const { return data_; }
 
  private:
@@ -329,7 +329,10 @@ class WeightCache {
   ReadRequest RequestFor(int32_t tile);
   uint64_t Thaw(int32_t tile, std::byte* buffer, ReadCompletion& read);
   Result<void> CheckRead(int32_t tile, const std::byte* rows, bool is_first);
-  void PackIfWanted(int32_t tile, std::byte* buffer);
+  Result<void> CheckFrozen(int32_t tile, const std::byte* coded, bool is_first);
+  // Brings what was read to `buffer` into the form that it has in memory.
+  Result<void> Form(int32_t tile, std::byte* buffer);
+  Result<void> FormThawed(int32_t tile, std::byte* buffer);
   // Calls body(scratch) with scratch of this thread alone.
   template <typename Body>
   void WithThawScratch(Body body);
@@ -337,7 +340,8 @@ class WeightCache {
   // Where a tile's rows begin in its memory: packed ones at its start, others behind what a direct
   // read brings with them.
   uint64_t DataOffset(int32_t tile) const {
-    return map_.matrix_of(tile).is_packed ? 0 : map_.tile(tile).lead_bytes;
+    const WeightMatrix& matrix = map_.matrix_of(tile);
+    return matrix.is_packed || matrix.is_thawed ? 0 : map_.tile(tile).lead_bytes;
   }
 
   TileState& state(int32_t tile) { return tiles_[static_cast<size_t>(tile)]; }

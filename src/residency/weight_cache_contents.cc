@@ -170,8 +170,8 @@ Result<void> WeightCache::VerifyTile(int32_t tile, std::span<const std::byte> re
     Error error = read.outcome.error();
     return Fail(std::move(error).In(map_.Describe(tile)));
   }
-  PackIfWanted(tile, copy.data());
-  const uint64_t in_file = XXH3_64bits(copy.data() + DataOffset(tile), where.bytes);
+  THAW_TRY(Form(tile, copy.data()));
+  const uint64_t in_file = XXH3_64bits(copy.data() + DataOffset(tile), where.memory_bytes);
   if (in_file != expected) {
     return Fail(ErrorCode::kCorrupt,
                 "{}: {}: the bytes at offset {} changed since they were read: checksum {:016x}, "

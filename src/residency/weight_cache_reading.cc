@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "base/check.h"
 #include "residency/weight_cache.h"
@@ -275,37 +276,41 @@ ReadRequest WeightCache::RequestFor(int32_t tile) {
 }
 
 // What is done to a tile that was read: it is checked, which may make `read` a failure, its rows
-// are packed, and at the first time their checksum is taken, which is returned. Without the lock:
-// the tile is loading, so nobody else touches it.
+// are thawed or packed, and at the first time their checksum is taken, which is returned. Without
+// the lock: the tile is loading, so nobody else touches it.
 uint64_t WeightCache::Thaw(int32_t tile, std::byte* buffer, ReadCompletion& read) {
   const bool needs_checksum = !state(tile).has_checksum;
   const WeightMatrix& matrix = map_.matrix_of(tile);
   if (!read.outcome || (!needs_checksum && !matrix.is_packed && !matrix.is_frozen())) return 0;
   const auto start = Clock::now();
   read.outcome = CheckRead(tile, buffer + map_.tile(tile).lead_bytes, needs_checksum);
+  if (read.outcome) read.outcome = Form(tile, buffer);
   if (!read.outcome) return 0;
-  PackIfWanted(tile, buffer);
   const uint64_t checksum =
-      needs_checksum ? XXH3_64bits(buffer + DataOffset(tile), map_.tile(tile).bytes) : 0;
+      needs_checksum ? XXH3_64bits(buffer + DataOffset(tile), map_.tile(tile).memory_bytes) : 0;
   thaw_ns_.fetch_add((Clock::now() - start).count(), std::memory_order_relaxed);
   return checksum;
 }
 
-// Of a frozen tile every time that it is what was frozen, and at the first that it decodes; of
-// other rows at the first time that they are numbers.
+// Of rows that are not frozen at the first time that they are numbers.
 Result<void> WeightCache::CheckRead(int32_t tile, const std::byte* rows, bool is_first) {
   const WeightMatrix& matrix = map_.matrix_of(tile);
+  if (matrix.is_frozen()) return CheckFrozen(tile, rows, is_first);
+  if (!is_first) return {};
   const Tile& where = map_.tile(tile);
-  if (!matrix.is_frozen()) {
-    const auto row =
-        is_first ? FindRowNotFinite(matrix.type, matrix.cols, where.row_count, rows) : std::nullopt;
-    if (!row) return {};
-    return Fail(ErrorCode::kCorrupt,
-                "{}: row {} at offset {} holds a weight or scale that is infinite or NaN",
-                where.file->path(), map_.first_row_in_tensor(tile) + *row,
-                where.offset + static_cast<uint64_t>(*row * matrix.row_bytes()));
-  }
-  if (const uint64_t hash = XXH3_64bits(rows, where.bytes); hash != where.hash) {
+  const auto row = FindRowNotFinite(matrix.type, matrix.cols, where.row_count, rows);
+  if (!row) return {};
+  return Fail(ErrorCode::kCorrupt,
+              "{}: row {} at offset {} holds a weight or scale that is infinite or NaN",
+              where.file->path(), map_.first_row_in_tensor(tile) + *row,
+              where.offset + static_cast<uint64_t>(*row * matrix.row_bytes()));
+}
+
+// Every time that the tile is what was frozen, and at the first that it decodes to numbers.
+Result<void> WeightCache::CheckFrozen(int32_t tile, const std::byte* coded, bool is_first) {
+  const WeightMatrix& matrix = map_.matrix_of(tile);
+  const Tile& where = map_.tile(tile);
+  if (const uint64_t hash = XXH3_64bits(coded, where.bytes); hash != where.hash) {
     return Fail(ErrorCode::kCorrupt,
                 "{}: the frozen tile at offset {} has the hash {:016x}, expected {:016x}",
                 where.file->path(), where.offset, hash, where.hash);
@@ -315,7 +320,7 @@ Result<void> WeightCache::CheckRead(int32_t tile, const std::byte* rows, bool is
   WithThawScratch([&](std::byte* scratch) {
     checked =
         CheckTile(*options_.decoder, matrix.frozen->kind, matrix.cols,
-                  matrix.frozen->rows_per_stream, where.row_count, {rows, where.bytes}, scratch);
+                  matrix.frozen->rows_per_stream, where.row_count, {coded, where.bytes}, scratch);
   });
   if (checked) return {};
   return Fail(ErrorCode::kCorrupt, "{}: the frozen tile at offset {} is broken: {}",
@@ -336,13 +341,41 @@ void WeightCache::WithThawScratch(Body body) {
   thaw_scratch_free_.notify_one();
 }
 
-void WeightCache::PackIfWanted(int32_t tile, std::byte* buffer) {
+Result<void> WeightCache::Form(int32_t tile, std::byte* buffer) {
   const WeightMatrix& matrix = map_.matrix_of(tile);
-  if (!matrix.is_packed) return;
+  if (matrix.is_thawed) return FormThawed(tile, buffer);
+  if (!matrix.is_packed) return {};
   const Tile& where = map_.tile(tile);
   WithThawScratch([&](std::byte* scratch) {
     PackRows(matrix.type, matrix.cols, where.row_count, buffer + where.lead_bytes, buffer, scratch);
   });
+  return {};
+}
+
+Result<void> WeightCache::FormThawed(int32_t tile, std::byte* buffer) {
+  const WeightMatrix& matrix = map_.matrix_of(tile);
+  const FrozenTensor& frozen = *matrix.frozen;
+  const Tile& where = map_.tile(tile);
+  Result<void> thawed;
+  WithThawScratch([&](std::byte* scratch) {
+    const int64_t group_bytes = ThawedGroupBytes(frozen.kind, matrix.cols);
+    std::byte* coded = scratch + group_bytes;
+    std::memcpy(coded, buffer + where.lead_bytes, where.bytes);
+    thawed = ThawTile(*options_.decoder, frozen.kind, matrix.cols, frozen.rows_per_stream,
+                      where.row_count, {coded, where.bytes}, buffer);
+    if (!thawed || matrix.is_packed) return;
+    const int64_t row_bytes = matrix.row_bytes();
+    for (int64_t row = 0; row < where.row_count; row += kFrozenGroupRows) {
+      std::byte* rows = buffer + row * row_bytes;
+      std::memcpy(scratch, rows, static_cast<size_t>(group_bytes));
+      for (int64_t r = 0; r < kFrozenGroupRows; ++r) {
+        CopyPackedRow(matrix.type, matrix.cols, kFrozenGroupRows, scratch, r, rows + r * row_bytes);
+      }
+    }
+  });
+  if (thawed) return {};
+  return Fail(ErrorCode::kCorrupt, "{}: the frozen tile at offset {} is broken: {}",
+              where.file->path(), where.offset, thawed.error().message);
 }
 
 void WeightCache::FinishLoading(int32_t tile, const ReadCompletion& read, uint64_t checksum,

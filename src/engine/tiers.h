@@ -1,0 +1,38 @@
+// How frozen weights are held in memory: coded, or thawed where there is room and that is faster.
+//
+// Either way the same products come out, bit for bit. Coded weights take less memory and less of
+// what memory delivers; thawed ones need no decoding in every product.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "base/result.h"
+#include "engine/machine_rates.h"
+#include "residency/tile_map.h"
+
+namespace thaw {
+
+// How the user wants them held.
+enum class Tier {
+  kAuto,    // thawed as far as everything has its place then, where that is the faster
+  kCoded,   // and decoded within each product
+  kThawed,  // and decoded when they are read
+};
+
+// "auto", "coded", "thawed"; kInvalidArgument for another name.
+Result<Tier> FindTier(std::string_view name);
+
+// The forms whose rates tell for these matrices: coded and thawed, of each kind that is there.
+std::vector<WeightForm> FormsOfFrozen(std::span<const WeightMatrix> matrices);
+
+// Holds as many frozen matrices thawed as `fits` allows, in the order of their visits, of the kinds
+// that one token is multiplied with faster then; `rates` must know FormsOfFrozen. `fits` is asked
+// for some numbers of matrices, with those marked (is_thawed), and not again where it has failed.
+// True when any is thawed.
+Result<bool> ThawWhatFits(const MachineRates& rates, std::vector<WeightMatrix>& matrices,
+                          FunctionRef<Result<bool>(const std::vector<WeightMatrix>&)> fits);
+
+}  // namespace thaw
