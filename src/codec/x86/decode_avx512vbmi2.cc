@@ -24,13 +24,35 @@ constexpr __mmask64 kOddBytes = 0xaaaaaaaaaaaaaaaa;
 // take it in 700 ns, several times what memory takes to answer.
 constexpr int64_t kPrefetchBytes = 4096;
 
+// Operands that stay in memory: the states of all sets leave no register for them, and compilers
+// that keep them in registers keep states in memory instead, which takes a fifth more time.
+struct Operands {
+  // The lower bytes of 16-bit numbers, twice each.
+  alignas(64) uint8_t lower[64];
+  alignas(64) uint16_t lowest_state[32];
+  alignas(64) uint16_t upper_mask[32];
+  alignas(64) uint16_t one[32];
+};
+constexpr Operands MakeOperands() {
+  Operands made = {};
+  for (int i = 0; i < 32; ++i) {
+    made.lower[2 * i] = made.lower[2 * i + 1] = static_cast<uint8_t>(2 * i % 16);
+    made.lowest_state[i] = kFrozenLowestState;
+    made.upper_mask[i] = 0xff00;
+    made.one[i] = 1;
+  }
+  return made;
+}
+constexpr Operands kOperands = MakeOperands();
+
 // Where a decoder is within a group.
 struct Place {
   __m512i even[kSets];
   __m512i odd[kSets];
-  __m512i doubled_frequency[2];
-  __m512i bias[2];
-  __m512i symbol[2];
+  // The first 64 entries of the tables; the others stay in memory.
+  __m512i doubled_frequency;
+  __m512i bias;
+  __m512i symbol;
   __m512i escape_symbol;
   const std::byte* coded;
   const std::byte* escapes;
@@ -47,12 +69,9 @@ THAW_INLINE Place Begin(const StreamCursor& cursor) {
     p.even[set] = _mm512_load_si512(cursor.states + 64 * set);
     p.odd[set] = _mm512_load_si512(cursor.states + 64 * set + 32);
   }
-#pragma GCC unroll 2
-  for (int half = 0; half < 2; ++half) {
-    p.doubled_frequency[half] = _mm512_load_si512(cursor.tables.doubled_frequency + 64 * half);
-    p.bias[half] = _mm512_load_si512(cursor.tables.bias + 64 * half);
-    p.symbol[half] = _mm512_load_si512(cursor.tables.symbol + 64 * half);
-  }
+  p.doubled_frequency = _mm512_load_si512(cursor.tables.doubled_frequency);
+  p.bias = _mm512_load_si512(cursor.tables.bias);
+  p.symbol = _mm512_load_si512(cursor.tables.symbol);
   p.escape_symbol = _mm512_set1_epi8(static_cast<char>(cursor.tables.escape_symbol));
   p.coded = cursor.coded;
   p.escapes = cursor.escapes;
@@ -83,8 +102,8 @@ THAW_INLINE void HoldBack(Place& p, StreamCursor& cursor) {
 
 // The states of a set after they have given their symbols, `even` and `odd`, with the coded bytes
 // that those below 256 take.
-THAW_INLINE void Renew(Place& p, int set, __m512i even, __m512i odd) {
-  const __m512i lowest = _mm512_set1_epi16(kFrozenLowestState);
+THAW_INLINE void Renew(Place& p, const Operands& operands, int set, __m512i even, __m512i odd) {
+  const __m512i lowest = _mm512_load_si512(operands.lowest_state);
   const __mmask32 even_takes = _mm512_cmplt_epu16_mask(even, lowest);
   const __mmask32 odd_takes = _mm512_cmplt_epu16_mask(odd, lowest);
   const __mmask64 takes = _mm512_kunpackd(odd_takes, even_takes);
@@ -105,24 +124,30 @@ THAW_INLINE void Renew(Place& p, int set, __m512i even, __m512i odd) {
 }
 
 // The symbols that the states of a set give, by lanes, and the states that come next.
-THAW_INLINE __m512i TakeSymbols(Place& p, int set) {
+THAW_INLINE __m512i TakeSymbols(Place& p, const SlotTables& slot_tables, int set) {
+  const Operands* operands = &kOperands;
+  const SlotTables* tables = &slot_tables;
+  // Compilers must take both for other memory than a vector before.
+  asm("" : "+r"(operands), "+r"(tables));
   const __m512i even = p.even[set];
   const __m512i odd = p.odd[set];
   // The lower bytes of the states, by lanes; look-ups go by 7 bits of them.
-  const __m512i lower =
-      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14));
-  const __m512i slots = _mm512_mask_shuffle_epi8(even, kOddBytes, odd, lower);
-  const __m512i frequency =
-      _mm512_permutex2var_epi8(p.doubled_frequency[0], slots, p.doubled_frequency[1]);
-  const __m512i bias = _mm512_permutex2var_epi8(p.bias[0], slots, p.bias[1]);
-  const __m512i symbols = _mm512_permutex2var_epi8(p.symbol[0], slots, p.symbol[1]);
+  const __m512i slots =
+      _mm512_mask_shuffle_epi8(even, kOddBytes, odd, _mm512_load_si512(operands->lower));
+  const __m512i frequency = _mm512_permutex2var_epi8(
+      p.doubled_frequency, slots, _mm512_load_si512(tables->doubled_frequency + 64));
+  const __m512i bias =
+      _mm512_permutex2var_epi8(p.bias, slots, _mm512_load_si512(tables->bias + 64));
+  const __m512i symbols =
+      _mm512_permutex2var_epi8(p.symbol, slots, _mm512_load_si512(tables->symbol + 64));
   const __m512i even_product = _mm512_mulhi_epu16(even, _mm512_slli_epi16(frequency, 8));
   const __m512i odd_product =
-      _mm512_mulhi_epu16(odd, _mm512_and_si512(frequency, _mm512_set1_epi16(-256)));
+      _mm512_mulhi_epu16(odd, _mm512_and_si512(frequency, _mm512_load_si512(operands->upper_mask)));
   // The lower, and the upper of two signed bytes as a number of 16 bits.
-  const __m512i even_bias = _mm512_maddubs_epi16(_mm512_set1_epi16(1), bias);
+  const __m512i even_bias = _mm512_maddubs_epi16(_mm512_load_si512(operands->one), bias);
   const __m512i odd_bias = _mm512_srai_epi16(bias, 8);
-  Renew(p, set, _mm512_add_epi16(even_product, even_bias), _mm512_add_epi16(odd_product, odd_bias));
+  Renew(p, *operands, set, _mm512_add_epi16(even_product, even_bias),
+        _mm512_add_epi16(odd_product, odd_bias));
   return symbols;
 }
 
@@ -159,7 +184,7 @@ void DecodeEcqOf(StreamCursor& cursor, std::byte* packed) {
 #pragma GCC unroll 8
     for (int set = 0; set < kSets; ++set) {
       if (set % 2 == 0) Prefetch(p.coded);
-      const __m512i symbols = TakeSymbols(p, set);
+      const __m512i symbols = TakeSymbols(p, cursor.tables, set);
       const __mmask64 is_escape = _mm512_cmpeq_epi8_mask(symbols, p.escape_symbol);
       __m512i m = symbols;
       if (kRawPlanes >= 1) m = AddRawBits(m, raw + 8 * kRawPlanes * set, 3);
@@ -206,7 +231,7 @@ void DecodeBf16(StreamCursor& cursor, std::byte* packed) {
     for (int set = 0; set < kSets; ++set) {
       if (set % 2 == 0) Prefetch(p.coded);
       Prefetch(raw + kLineBytes * set);
-      __m512i exponents = TakeSymbols(p, set);
+      __m512i exponents = TakeSymbols(p, cursor.tables, set);
       const __mmask64 is_escape = _mm512_cmpeq_epi8_mask(exponents, p.escape_symbol);
       if (is_escape != 0) [[unlikely]]
         exponents = PutEscapes(p, is_escape, exponents);
