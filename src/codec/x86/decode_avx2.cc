@@ -86,10 +86,11 @@ THAW_INLINE void MakeTables(const StreamCursor& cursor, Tables& t) {
   t.numbers = number + 1;
 }
 
-// Where a decoder is within a group.
-struct Place {
-  const std::byte* coded;
-  const std::byte* escapes;
+// What the 8 vectors of a block decode to.
+struct BlockSymbols {
+  alignas(32) std::byte lanes[kSets][kFrozenLanes];
+  std::byte of_no_lane;
+  uint64_t is_escape[kSets];  // bit l for lane l
 };
 
 THAW_INLINE __m256i Load(const void* p) {
@@ -104,13 +105,13 @@ THAW_INLINE void Prefetch(const std::byte* p) {
 }
 
 // StreamCursor::HoldBack.
-THAW_INLINE void HoldBack(Place& p, StreamCursor& cursor) {
+THAW_INLINE void HoldBack(StreamCursor& cursor) {
   const std::byte* coded_end = cursor.stream.states;
   const std::byte* escapes_end = cursor.stream.coded;
-  if (p.coded > coded_end || p.escapes > escapes_end) [[unlikely]] {
+  if (cursor.coded > coded_end || cursor.escapes > escapes_end) [[unlikely]] {
     cursor.was_held_back = true;
-    p.coded = p.coded < coded_end ? p.coded : coded_end;
-    p.escapes = p.escapes < escapes_end ? p.escapes : escapes_end;
+    cursor.coded = cursor.coded < coded_end ? cursor.coded : coded_end;
+    cursor.escapes = cursor.escapes < escapes_end ? cursor.escapes : escapes_end;
   }
 }
 
@@ -161,10 +162,11 @@ THAW_INLINE __m256i Renewed(__m256i states, __m256i takes, const std::byte* low,
   return _mm256_or_si256(_mm256_blendv_epi8(states, _mm256_slli_epi16(states, 8), takes), bytes);
 }
 
-// The symbols that the states of a set give, 32 lanes each, and the states that come next.
+// The symbols that the states of a set give, to `symbols`, and the states that come next. Gives the
+// lanes that are `escape`, by bits, and moves `coded` behind the bytes that states have taken.
 template <int kTables>
-THAW_INLINE void TakeSymbols(const Tables& t, Place& p, uint16_t* states,
-                             __m256i (&symbols)[kHalves]) {
+THAW_INLINE uint64_t TakeSymbols(const Tables& t, __m256i escape, const std::byte*& coded,
+                                 uint16_t* states, std::byte* symbols) {
   const __m256i zero = _mm256_setzero_si256();
   const __m256i low_byte = _mm256_set1_epi16(255);
   const __m256i high_byte = _mm256_set1_epi16(-256);
@@ -173,6 +175,7 @@ THAW_INLINE void TakeSymbols(const Tables& t, Place& p, uint16_t* states,
   __m256i odd[kHalves];
   __m256i even_takes[kHalves];
   __m256i odd_takes[kHalves];
+  uint64_t is_escape = 0;
 #pragma GCC unroll 2
   for (int h = 0; h < kHalves; ++h) {
     even[h] = Load(states + 16 * h);
@@ -191,7 +194,10 @@ THAW_INLINE void TakeSymbols(const Tables& t, Place& p, uint16_t* states,
     }
     const __m256i frequency = LookUp<kTables>(t.doubled_frequency, numbers);
     const __m256i rest = _mm256_sub_epi8(slots, LookUp<kTables>(t.first_slot, numbers));
-    symbols[h] = LookUp<kTables>(t.symbol, numbers);
+    const __m256i symbol = LookUp<kTables>(t.symbol, numbers);
+    Store(symbol, symbols + kHalfBytes * h);
+    const int escapes = _mm256_movemask_epi8(_mm256_cmpeq_epi8(symbol, escape));
+    is_escape |= uint64_t{static_cast<uint32_t>(escapes)} << kHalfBytes * h;
     // frequency * (x / 128): the upper half of 512 frequency times 128 (x / 128).
     even[h] = _mm256_add_epi16(
         _mm256_mulhi_epu16(_mm256_and_si256(even[h], quotient), _mm256_slli_epi16(frequency, 8)),
@@ -213,36 +219,74 @@ THAW_INLINE void TakeSymbols(const Tables& t, Place& p, uint16_t* states,
     for (int h = 0; h < kHalves; ++h) {
       const uint32_t low_bits = bits >> 8 * h & 255;
       const uint32_t high_bits = bits >> (8 * h + 16) & 255;
-      const std::byte* high = p.coded + _mm_popcnt_u32(low_bits);
-      Store(Renewed(x[h], takes[h], p.coded, low_bits, high, high_bits), to + 16 * h);
-      p.coded = high + _mm_popcnt_u32(high_bits);
+      const std::byte* high = coded + _mm_popcnt_u32(low_bits);
+      Store(Renewed(x[h], takes[h], coded, low_bits, high, high_bits), to + 16 * h);
+      coded = high + _mm_popcnt_u32(high_bits);
     }
   };
   renew(even, even_takes, even_bits, states);
   renew(odd, odd_takes, odd_bits, states + 32);
+  return is_escape;
 }
 
-// The bytes of lanes, 32 of them, that are the escape's, put in.
-THAW_INLINE __m256i PutEscapes(Place& p, __m256i symbols, __m256i escape_symbol, __m256i with) {
-  auto left =
-      static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(symbols, escape_symbol)));
-  if (left == 0) [[likely]]
-    return with;
-  alignas(32) std::byte bytes[kHalfBytes];
-  Store(with, bytes);
-  for (; left != 0; left &= left - 1) bytes[__builtin_ctz(left)] = *p.escapes++;
-  return Load(bytes);
+template <int kTables>
+[[gnu::noinline]] void TakeBlockBy(const Tables& t, StreamCursor& cursor, BlockSymbols& symbols) {
+  const __m256i escape = _mm256_set1_epi8(static_cast<char>(cursor.tables.escape_symbol));
+  const std::byte* coded = cursor.coded;
+  for (int set = 0; set < kSets; ++set) {
+    if (set % 2 == 0) Prefetch(coded);
+    symbols.is_escape[set] = TakeSymbols<kTables>(
+        t, escape, coded, cursor.states + kFrozenLanes * set, symbols.lanes[set]);
+  }
+  cursor.coded = coded;
 }
 
-// Numbers with the raw bits of one plane, of 32 lanes: `bits` in the lanes whose bit is set.
-THAW_INLINE __m256i AddRawBits(__m256i numbers, const std::byte* plane, int bits) {
-  int32_t word;
+// Puts the next escapes in their lanes. Most vectors have none, one or two, which no branch could
+// foretell: two bytes are written for each vector, to no lane where there are fewer.
+THAW_INLINE void PutEscapes(StreamCursor& cursor, BlockSymbols& symbols) {
+  const std::byte* escapes = cursor.escapes;
+  for (int set = 0; set < kSets; ++set) {
+    uint64_t left = symbols.is_escape[set];
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      std::byte* lane = &symbols.lanes[set][__builtin_ctzll(left | uint64_t{1} << 63)];
+      *(left != 0 ? lane : &symbols.of_no_lane) = *escapes;
+      escapes += left != 0 ? 1 : 0;
+      left &= left - 1;
+    }
+    for (; left != 0; left &= left - 1) {
+      symbols.lanes[set][__builtin_ctzll(left)] = *escapes++;
+    }
+  }
+  cursor.escapes = escapes;
+}
+
+// The symbols of the 8 vectors that come next.
+THAW_INLINE void TakeBlock(const Tables& t, StreamCursor& cursor, BlockSymbols& symbols) {
+  HoldBack(cursor);
+  if (t.numbers <= kEntries) {
+    TakeBlockBy<1>(t, cursor, symbols);
+  } else if (t.numbers <= 2 * kEntries) {
+    TakeBlockBy<2>(t, cursor, symbols);
+  } else {
+    TakeBlockBy<3>(t, cursor, symbols);
+  }
+  PutEscapes(cursor, symbols);
+}
+
+// Numbers with the raw bits of one plane, of 32 lanes: `bits` in the lanes whose bit is set, but
+// for escapes.
+THAW_INLINE __m256i AddRawBits(__m256i numbers, const std::byte* plane, uint32_t is_escape,
+                               int bits) {
+  uint32_t word;
   std::memcpy(&word, plane, sizeof(word));
+  word &= ~is_escape;
   const __m256i byte_of_lane = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2,
                                                 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
   const __m256i bit_of_lane = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
-  const __m256i lanes =
-      _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(word), byte_of_lane), bit_of_lane);
+  const __m256i lanes = _mm256_and_si256(
+      _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int32_t>(word)), byte_of_lane),
+      bit_of_lane);
   const __m256i is_set = _mm256_cmpeq_epi8(lanes, bit_of_lane);
   return _mm256_or_si256(numbers,
                          _mm256_and_si256(is_set, _mm256_set1_epi8(static_cast<char>(bits))));
@@ -258,80 +302,68 @@ struct TrellisLanes {
 THAW_INLINE __m256i Step(TrellisLanes& t, __m256i m) {
   const __m256i one = _mm256_set1_epi8(1);
   const __m256i z = _mm256_and_si256(_mm256_xor_si256(_mm256_xor_si256(t.z1, t.z3), t.m2), one);
-  t.z3 = t.z2;
-  t.z2 = t.z1;
-  t.z1 = z;
-  t.m2 = t.m1;
-  t.m1 = m;
+  t = {.z1 = z, .z2 = t.z1, .z3 = t.z2, .m1 = m, .m2 = t.m1};
   return _mm256_or_si256(_mm256_andnot_si256(one, m), z);
 }
 
-template <int kTables>
-void DecodeEcqBy(const Tables& t, StreamCursor& cursor, std::byte* packed) {
-  Place p = {.coded = cursor.coded, .escapes = cursor.escapes};
-  const __m256i escape_symbol = _mm256_set1_epi8(static_cast<char>(cursor.tables.escape_symbol));
-  const int raw_planes = cursor.stream.header.raw_planes;
-  const std::byte* raw = cursor.raw;
+// The lines of a block: the symbols with raw bits, put through the trellis.
+template <int kRawPlanes>
+THAW_INLINE void WriteEcqBlock(const BlockSymbols& symbols, StreamCursor& cursor,
+                               TrellisLanes (&trellis)[kHalves], std::byte* lines) {
+#pragma GCC unroll 8
+  for (int set = 0; set < kSets; ++set) {
+    const std::byte* raw = cursor.raw + 8 * kRawPlanes * set;
+#pragma GCC unroll 2
+    for (int h = 0; h < kHalves; ++h) {
+      __m256i m = Load(symbols.lanes[set] + kHalfBytes * h);
+      const auto is_escape = static_cast<uint32_t>(symbols.is_escape[set] >> 32 * h);
+      if (kRawPlanes >= 1) m = AddRawBits(m, raw + 4 * h, is_escape, 3);
+      if (kRawPlanes == 2) m = AddRawBits(m, raw + 8 + 4 * h, is_escape, 4);
+      Store(Step(trellis[h], m), lines + kLineBytes * set + kHalfBytes * h);
+    }
+  }
+  cursor.raw += 8 * kRawPlanes * kSets;
+}
+
+template <int kRawPlanes>
+void DecodeEcqOf(StreamCursor& cursor, std::byte* packed) {
+  Tables t;
+  MakeTables(cursor, t);
+  BlockSymbols symbols;
   const __m256i zero = _mm256_setzero_si256();
   TrellisLanes trellis[kHalves] = {{zero, zero, zero, zero, zero}, {zero, zero, zero, zero, zero}};
   const int64_t blocks = cursor.stream.cols / kFrozenBlock;
   for (int64_t block = 0; block < blocks; ++block) {
     // Before a unit, the scales of its two blocks, or one.
     if (block % 2 == 0) packed += block + 1 < blocks ? 2 * kScaleBytes : kScaleBytes;
-    HoldBack(p, cursor);
-    for (int plane = 0; plane < raw_planes; ++plane) Prefetch(raw + 64 * plane);
-    for (int set = 0; set < kSets; ++set) {
-      if (set % 2 == 0) Prefetch(p.coded);
-      __m256i symbols[kHalves];
-      TakeSymbols<kTables>(t, p, cursor.states + 64 * set, symbols);
-#pragma GCC unroll 2
-      for (int h = 0; h < kHalves; ++h) {
-        __m256i m = symbols[h];
-        if (raw_planes >= 1) m = AddRawBits(m, raw + 4 * h, 3);
-        if (raw_planes == 2) m = AddRawBits(m, raw + 8 + 4 * h, 4);
-        m = PutEscapes(p, symbols[h], escape_symbol, m);
-        Store(Step(trellis[h], m), packed + kHalfBytes * h);
-      }
-      raw += 8 * raw_planes;
-      packed += kLineBytes;
-    }
+    for (int plane = 0; plane < kRawPlanes; ++plane) Prefetch(cursor.raw + 64 * plane);
+    TakeBlock(t, cursor, symbols);
+    WriteEcqBlock<kRawPlanes>(symbols, cursor, trellis, packed);
+    packed += kLineBytes * kSets;
   }
-  cursor.raw = raw;
-  cursor.coded = p.coded;
-  cursor.escapes = p.escapes;
 }
 
-template <int kTables>
-void DecodeBf16By(const Tables& t, StreamCursor& cursor, std::byte* packed) {
-  Place p = {.coded = cursor.coded, .escapes = cursor.escapes};
-  const __m256i escape_symbol = _mm256_set1_epi8(static_cast<char>(cursor.tables.escape_symbol));
-  const std::byte* raw = cursor.raw;
-  for (int64_t block = 0; block < cursor.stream.cols / kFrozenBlock; ++block) {
-    HoldBack(p, cursor);
-    for (int set = 0; set < kSets; ++set) {
-      if (set % 2 == 0) Prefetch(p.coded);
-      Prefetch(raw);
-      __m256i symbols[kHalves];
-      TakeSymbols<kTables>(t, p, cursor.states + 64 * set, symbols);
+// The two lines of each vector of a block.
+THAW_INLINE void WriteBf16Block(const BlockSymbols& symbols, StreamCursor& cursor,
+                                std::byte* lines) {
+  for (int set = 0; set < kSets; ++set) {
+    const std::byte* raw = cursor.raw + kFrozenLanes * set;
+    std::byte* line = lines + 2 * kLineBytes * set;
+    Prefetch(raw);
 #pragma GCC unroll 2
-      for (int h = 0; h < kHalves; ++h) {
-        const __m256i exponents = PutEscapes(p, symbols[h], escape_symbol, symbols[h]);
-        const __m256i rest = Load(raw + kHalfBytes * h);
-        // s * 256 + a, and rotated: s * 128 + a / 2 + (a % 2) * 32768.
-        const __m256i low = _mm256_unpacklo_epi8(rest, exponents);
-        const __m256i high = _mm256_unpackhi_epi8(rest, exponents);
-        Store(_mm256_or_si256(_mm256_srli_epi16(low, 1), _mm256_slli_epi16(low, 15)),
-              packed + kHalfBytes * h);
-        Store(_mm256_or_si256(_mm256_srli_epi16(high, 1), _mm256_slli_epi16(high, 15)),
-              packed + kLineBytes + kHalfBytes * h);
-      }
-      raw += kLineBytes;
-      packed += 2 * kLineBytes;
+    for (int h = 0; h < kHalves; ++h) {
+      const __m256i exponents = Load(symbols.lanes[set] + kHalfBytes * h);
+      const __m256i rest = Load(raw + kHalfBytes * h);
+      // s * 256 + a, and rotated: s * 128 + a / 2 + (a % 2) * 32768.
+      const __m256i low = _mm256_unpacklo_epi8(rest, exponents);
+      const __m256i high = _mm256_unpackhi_epi8(rest, exponents);
+      Store(_mm256_or_si256(_mm256_srli_epi16(low, 1), _mm256_slli_epi16(low, 15)),
+            line + kHalfBytes * h);
+      Store(_mm256_or_si256(_mm256_srli_epi16(high, 1), _mm256_slli_epi16(high, 15)),
+            line + kLineBytes + kHalfBytes * h);
     }
   }
-  cursor.raw = raw;
-  cursor.coded = p.coded;
-  cursor.escapes = p.escapes;
+  cursor.raw += kFrozenLanes * kSets;
 }
 
 }  // namespace
@@ -339,19 +371,25 @@ void DecodeBf16By(const Tables& t, StreamCursor& cursor, std::byte* packed) {
 namespace avx2 {
 
 void DecodeEcq(StreamCursor& cursor, std::byte* packed) {
-  Tables t;
-  MakeTables(cursor, t);
-  if (t.numbers <= kEntries) return DecodeEcqBy<1>(t, cursor, packed);
-  if (t.numbers <= 2 * kEntries) return DecodeEcqBy<2>(t, cursor, packed);
-  DecodeEcqBy<3>(t, cursor, packed);
+  switch (cursor.stream.header.raw_planes) {
+    case 0:
+      return DecodeEcqOf<0>(cursor, packed);
+    case 1:
+      return DecodeEcqOf<1>(cursor, packed);
+    default:
+      return DecodeEcqOf<2>(cursor, packed);
+  }
 }
 
 void DecodeBf16(StreamCursor& cursor, std::byte* packed) {
   Tables t;
   MakeTables(cursor, t);
-  if (t.numbers <= kEntries) return DecodeBf16By<1>(t, cursor, packed);
-  if (t.numbers <= 2 * kEntries) return DecodeBf16By<2>(t, cursor, packed);
-  DecodeBf16By<3>(t, cursor, packed);
+  BlockSymbols symbols;
+  for (int64_t block = 0; block < cursor.stream.cols / kFrozenBlock; ++block) {
+    TakeBlock(t, cursor, symbols);
+    WriteBf16Block(symbols, cursor, packed);
+    packed += 2 * kLineBytes * kSets;
+  }
 }
 
 }  // namespace avx2
