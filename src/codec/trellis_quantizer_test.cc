@@ -139,13 +139,18 @@ TEST(TrellisQuantizer, PredictsTheBitsOfOtherRowsOfTheTensor) {
     const std::vector<float> weights = heavy ? HeavyTailed(768 * kCols) : Gaussian(768 * kCols);
     const auto sample = std::span(weights).first(256 * kCols);
     const auto others = std::span(weights).subspan(256 * kCols);
-    for (const double bits : {2.0, 2.5, 3.0, 4.0, 5.0, 6.5}) {
+    for (const double bits : {2.0, 2.5, 3.0, 4.0, 5.0, 6.0}) {
       const auto quantizer = TrellisQuantizer::ForBits(kCols, sample, bits, {});
       EXPECT_NEAR(quantizer.bits_per_weight(), bits, 0.003);
       const QuantizedRows rows = quantizer.Quantize(512, others);
       EXPECT_NEAR(StreamBits(kCols, rows) - states, bits, 0.005 * bits) << heavy;
       EXPECT_NEAR(std::sqrt(rows.error / rows.energy) / quantizer.relative_rmse(), 1, 0.005);
     }
+    // A step so small that a third of the blocks or more have shifts.
+    const auto small = TrellisQuantizer::Learn(kCols, sample, 0.018, {});
+    const QuantizedRows rows = small.Quantize(512, others);
+    EXPECT_GT(std::ssize(rows.shifts), 512 * kCols / 32 / 3);
+    EXPECT_NEAR((StreamBits(kCols, rows) - states) / small.bits_per_weight(), 1, 0.005);
   }
 }
 
@@ -159,11 +164,12 @@ TEST(TrellisQuantizer, FindsTheStepOfAnError) {
 }
 
 // 0.001 is out of reach for integers of 8 bits: the search ends, at the least step.
-TEST(TrellisQuantizer, EndsAtTheLeastStepForAnErrorOutOfReach) {
+TEST(TrellisQuantizer, EndsAtTheLeastStepForWhatIsOutOfReach) {
   constexpr int64_t kCols = 256;
   const auto quantizer = TrellisQuantizer::ForError(kCols, Gaussian(32 * kCols), 0.001, {});
-  EXPECT_NEAR(quantizer.step(), 1.0 / 256, 1e-9);
-  EXPECT_LT(quantizer.relative_rmse(), 0.03);
+  EXPECT_NEAR(quantizer.step(), 1.0 / 40, 1e-9);
+  EXPECT_LT(quantizer.relative_rmse(), 0.015);
+  EXPECT_NEAR(TrellisQuantizer::ForBits(kCols, Gaussian(32 * kCols), 8, {}).step(), 1.0 / 40, 1e-9);
 }
 
 TEST(TrellisQuantizer, RowsOfZerosAreZeros) {
