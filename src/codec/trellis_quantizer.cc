@@ -15,8 +15,8 @@ namespace {
 
 // What a bit costs in units of scale^2: what it saves. The error is .254 scale^2 a weight
 // (measured; rounding alone, on twice the grid, would leave 1/3), and falls by a factor of 4 a bit:
-// 2 ln 2 times .254. For the same error of Gaussian weights that takes .012 bits a weight less than
-// 0 does at 2.8 bits, .005 at 4.7; .2 and .5 take .002 more.
+// 2 ln 2 times .254. For the same error of Gaussian weights that takes .013 bits a weight less than
+// 0 does at 2.8 bits, .005 at 4.7; .2 and .5 take at most .004 more.
 constexpr double kRatePrice = .35;
 // Below 2 bits a weight the third pass still saves .1 %; a fourth changes nothing.
 constexpr int kLearningPasses = 3;

@@ -66,7 +66,7 @@ void ExpectKeepsToTheFormat(int64_t cols, const QuantizedRows& rows) {
     for (size_t lane = 0; lane < 4; ++lane) {
       Trellis trellis;
       for (size_t col = lane; col < static_cast<size_t>(cols); col += 4) {
-        const int q = rows.q[begin + col];
+        const int8_t q = rows.q[begin + col];
         ASSERT_EQ(q & 1, trellis.bit()) << begin << " " << col;
         trellis.Step(q >> 1 & 1);
       }

@@ -32,7 +32,7 @@ TrellisCosts::TrellisCosts(std::span<const double, kFrozenNumbers> bits, double 
     }
   }
   for (int cell = 0; cell < kCells; ++cell) {
-    const double target = static_cast<double>(cell) / kCellsOfUnit - kTrellisMaxTarget;
+    const double target = (cell + .5) / kCellsOfUnit - kTrellisMaxTarget;  // its middle
     const auto near = static_cast<int>(std::floor(target)) - 1;
     // The nearest four, or up to 8 nearer to 0, where numbers take fewer bits.
     double least = std::numeric_limits<double>::infinity();
@@ -42,7 +42,7 @@ TrellisCosts::TrellisCosts(std::span<const double, kFrozenNumbers> bits, double 
       for (int q = first; q < first + 4; ++q) sum += (target - q) * (target - q) + cost(q);
       if (sum >= least) continue;
       least = sum;
-      window_[static_cast<size_t>(cell)] = static_cast<int8_t>(first);
+      window_[static_cast<size_t>(cell)] = static_cast<int16_t>(first);
     }
   }
 }
@@ -64,8 +64,7 @@ struct TrellisSearch::Step {
     for (size_t lane = 0; lane < kLanes; ++lane) {
       const float target = std::min(std::max(targets[lane], -kTrellisMaxTarget), kTrellisMaxTarget);
       targets[lane] = target;
-      cells[lane] =
-          static_cast<int32_t>((target + kTrellisMaxTarget) * TrellisCosts::kCellsOfUnit + 0.5f);
+      cells[lane] = static_cast<int32_t>((target + kTrellisMaxTarget) * TrellisCosts::kCellsOfUnit);
     }
   }
 

@@ -6,7 +6,8 @@
 // the four residues modulo 4 the integer q(t) has. So a number has four integers to choose from, of
 // which a state allows two, and which they are is looked up by where the weight lies.
 //
-// Costs: some 25 operations of 4 lanes a weight; 2 bytes of memory for each weight of a group.
+// Costs: 8 ns a weight with vectors of 4 floats (trellis_quantizer_bench.cc); 2 bytes of memory for
+// each weight of a group.
 #pragma once
 
 #include <array>
@@ -32,14 +33,14 @@ class TrellisCosts {
  private:
   friend class TrellisSearch;
 
-  // Targets are looked up in cells of a quarter: 1/4 of the scale moves a window's edge by less
-  // than 0.001 of the cost.
+  // Targets are looked up in cells of a quarter. With 1 and 1/16 bits and errors of Gaussian
+  // weights agree to four digits: integers at the edge of a window are seldom taken.
   static constexpr int kCellsOfUnit = 4;
   static constexpr int kCells = 2 * kCellsOfUnit * static_cast<int>(kTrellisMaxTarget) + 1;
   static constexpr int kWindows = 253;  // four integers each, the first from -128 to 124
   static constexpr int kFirstWindow = -128;
 
-  std::array<int8_t, kCells> window_ = {};  // the first integer of the four, by cell
+  std::array<int16_t, kCells> window_ = {};  // the first integer of the four, by cell
   // Of the window's integers, by their residues modulo 4.
   alignas(16) std::array<std::array<float, 4>, kWindows> costs_ = {};
 };

@@ -19,9 +19,11 @@ namespace {
 
 constexpr double kLambda = 0.35;
 
+size_t At(int m) { return static_cast<size_t>(m - kFrozenLeastNumber); }
+
 std::array<double, kFrozenNumbers> BitsGrowing(double per_number) {
   std::array<double, kFrozenNumbers> bits;
-  for (int m = -64; m < 64; ++m) bits[static_cast<size_t>(m + 64)] = 1 + per_number * std::abs(m);
+  for (int m = -64; m < 64; ++m) bits[At(m)] = 1 + per_number * std::abs(m);
   return bits;
 }
 
@@ -31,7 +33,7 @@ struct Lane {
 };
 
 double CostOf(double target, double weight, int q, std::span<const double> bits) {
-  return weight * (target - q) * (target - q) + kLambda * bits[static_cast<size_t>((q >> 1) + 64)];
+  return weight * (target - q) * (target - q) + kLambda * bits[At(q >> 1)];
 }
 
 // The least cost of a lane, by all integers in all states.
@@ -115,7 +117,7 @@ TEST_P(TrellisSearchTest, FindsTheCheapestPath) {
     double cost = 0;
     Trellis trellis;
     for (size_t t = 0; t < lane.targets.size(); ++t) {
-      const int q = found.q[static_cast<size_t>(place.row * found.cols + place.col) + 4 * t];
+      const int8_t q = found.q[static_cast<size_t>(place.row * found.cols + place.col) + 4 * t];
       ASSERT_EQ(q & 1, trellis.bit()) << "lane " << number << ", number " << t;
       trellis.Step(q >> 1 & 1);
       cost += CostOf(lane.targets[t], lane.weights[t], q, bits);

@@ -193,7 +193,7 @@ void RoundQ3_K(std::span<const float> x, float* y) {
 
 void RoundQ6_K(std::span<const float> x, float* y) {
   using Levels = Integers<-32, 31>;
-  constexpr Offsets kOffsets = {.most = 0.9F, .count = 9, .has_reversed = false};
+  static constexpr Offsets kOffsets = {.most = 0.9F, .count = 9, .has_reversed = false};
   const auto fit = [](std::span<const float> group) { return FitScale<Levels>(group, kOffsets); };
   RoundScaledGroups<Levels, Integers<-128, 127>, 16>(fit, x, y);
 }

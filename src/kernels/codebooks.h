@@ -2,7 +2,8 @@
 //
 // They are part of the formats: ggml's quantizers chose these points once, and every file made
 // since depends on them (ggml-common.h). Constant data without any initialization at run time, 35
-// KiB in all; which table belongs to which format is said in tensor/blocks.h, which has that of IQ4.
+// KiB in all; which table belongs to which format is said in tensor/blocks.h, which has that of
+// IQ4.
 #pragma once
 
 #include <array>
