@@ -112,6 +112,7 @@ class TensorFinder {
     if (tensor->frozen != nullptr) return CannotBeFrozen(tensor->name, "is one of heads");
     LinearWeights linear{.rows = n * rows, .cols = cols, .n_heads = n};
     THAW_ASSIGN(linear.matrix, Add(*tensor, 0, n * rows));
+    model_.matrices.back().is_of_heads = true;
     return linear;
   }
 
