@@ -10,6 +10,8 @@
 #include "cli/argument_checks.h"
 #include "cli/residency_arguments.h"
 #include "cli/version.h"
+#include "codec/type_error.h"
+#include "engine/freeze_allocation.h"
 #include "engine/shape_model.h"
 #include "sampling/sampling_options.h"
 
@@ -29,6 +31,7 @@ struct AllOptions {
   PerplexityOptions perplexity;
   PlanOptions plan;
   BenchOptions bench;
+  FreezeCommandOptions freeze;
   DoctorOptions doctor;
 };
 
@@ -67,6 +70,25 @@ std::optional<std::vector<int64_t>> ParseTokenCounts(std::string_view text) {
     if (comma == std::string_view::npos) return counts;
     text.remove_prefix(comma + 1);
   }
+}
+
+// A size in bytes, of a file.
+Result<BudgetRequest> ParseFileSize(std::string_view text) {
+  const auto size = ParseBudget(text);
+  if (size && size->base == BudgetRequest::Base::kNothing && size->bytes > 0) return size;
+  return Fail(ErrorCode::kInvalidArgument,
+              "'{}' is no size of a file: expected bytes, or a size such as 600MiB or 14GiB", text);
+}
+
+// A type whose error is known.
+Result<ElementType> FindErrorType(std::string_view name) {
+  std::string known;
+  for (const ElementType type : TypesWithError()) {
+    if (name == Info(type).name) return type;
+    known += (known.empty() ? "" : ", ") + std::string(Info(type).name);
+  }
+  return Fail(ErrorCode::kNotFound, "'{}' is no type that can be compared with: expected {}", name,
+              known);
 }
 
 std::optional<KvType> ParseKvType(std::string_view name) {
@@ -421,6 +443,88 @@ void AddBench(CLI::App& app, BenchOptions& options) {
   AddReport(*command, options.report);
 }
 
+// Which of the four says how many bits tensors get.
+void AddFreezeGoal(CLI::App& command, FreezeGoal& goal) {
+  using Kind = FreezeGoal::Kind;
+  CLI::Option_group* goals = command.add_option_group("Goal");
+  goals
+      ->add_option_function<std::string>(
+          "--like",
+          [&goal](const std::string& name) {
+            goal.kind = Kind::kLikeType;
+            goal.type = *FindErrorType(name);
+          },
+          "Each tensor with the relative error that quantizing it to this type has (default: "
+          "Q4_K)")
+      ->check(Passes(FindErrorType))
+      ->type_name("TYPE");
+  goals
+      ->add_option_function<double>(
+          "--bits",
+          [&goal](const double& bits) {
+            goal.kind = Kind::kBits;
+            goal.bits = bits;
+          },
+          "Each tensor with so many bits a weight, all counted, 2 to 6.5")
+      ->check(Between(kLeastBits, kMostBits))
+      ->type_name("B");
+  goals
+      ->add_option_function<std::string>(
+          "--fit",
+          [&goal](const std::string& text) {
+            goal.kind = Kind::kFileSize;
+            goal.file_bytes = ParseBudget(text)->bytes;
+          },
+          "The least error that a file of this size allows: bytes, 600MiB, 14GiB")
+      ->check(Passes(ParseFileSize))
+      ->type_name("SIZE");
+  goals->add_flag_callback(
+      "--lossless", [&goal] { goal.kind = Kind::kLossless; },
+      "BF16 tensors, and F32 ones that hold no more, exactly; others stay as they are");
+  goals->require_option(0, 1);
+}
+
+void AddFreeze(CLI::App& app, FreezeCommandOptions& options) {
+  CLI::App* command = AddCommand(
+      app, "freeze", "Writes a model with its matrices entropy-coded",
+      "The matrices that a pass multiplies become entropy-coded tiles, smaller than quantized\n"
+      "tensors of the same error; all others are copied as they are. Prints the bits and the\n"
+      "relative error of each, against the weights of the input: a quantized one is quantized\n"
+      "again. A run that was stopped goes on when it is started again; OUT.gguf.freezing holds\n"
+      "its finished tensors until then.",
+      "thaw freeze model-bf16.gguf model-frozen.gguf --fit 14GiB");
+  FreezeOptions& freeze = options.freeze;
+  command->add_option("IN.gguf", freeze.input, "A GGUF file (the first part of a split one)")
+      ->required()
+      ->type_name("");
+  command->add_option("OUT.gguf", freeze.output, "The file to write")->required()->type_name("");
+  AddFreezeGoal(*command, freeze.goal);
+  command
+      ->add_option("--keep", freeze.kept,
+                   "Tensors that stay as they are, by name, * for any characters; may be given "
+                   "several times (default: none)")
+      ->allow_extra_args(false)
+      ->type_name("PATTERN");
+  command
+      ->add_option("--imatrix", freeze.importance,
+                   "An importance matrix (GGUF): columns weigh as much as it says (default: none)")
+      ->type_name("FILE");
+  command->add_flag("--verify", freeze.verify,
+                    "Read the output again, decode all of it and compare it with the input");
+  command->add_flag("--json", options.json, "Print JSON");
+  command
+      ->add_option_function<std::string>(
+          "--budget", [&freeze](const std::string& text) { freeze.budget = *ParseBudget(text); },
+          "Memory of the whole process at most: 600MiB, 50% of what the machine leaves, floor "
+          "(default: what the machine leaves, less a margin)")
+      ->check(Passes(ParseBudget))
+      ->type_name("SIZE");
+  command->add_option("-t,--threads", freeze.threads, "Threads (default: all that may be used)")
+      ->check(Between(1, 1024))
+      ->type_name("N");
+  AddQuiet(*command, options.report);
+}
+
 void AddDoctor(CLI::App& app, DoctorOptions& options) {
   CLI::App* command =
       AddCommand(app, "doctor", "Tells what this machine can do, and what a model takes",
@@ -456,6 +560,7 @@ CommandOptions Chosen(const CLI::App& app, const AllOptions& all) {
   if (name == "perplexity") return all.perplexity;
   if (name == "plan") return all.plan;
   if (name == "bench") return all.bench;
+  if (name == "freeze") return all.freeze;
   return all.doctor;
 }
 
@@ -498,6 +603,7 @@ std::variant<CommandOptions, EarlyExit> ParseCommandLine(
   AddPerplexity(app, all.perplexity);
   AddPlan(app, all.plan);
   AddBench(app, all.bench);
+  AddFreeze(app, all.freeze);
   AddDoctor(app, all.doctor);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));

@@ -14,8 +14,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-const char* const kCommands[] = {"run",    "chat",       "inspect", "tokenize", "template",
-                                 "logits", "perplexity", "plan",    "bench",    "doctor"};
+const char* const kCommands[] = {"run",        "chat", "inspect", "tokenize", "template", "logits",
+                                 "perplexity", "plan", "bench",   "freeze",   "doctor"};
 
 template <typename Options>
 Options Parse(const std::vector<std::string>& arguments) {
@@ -154,6 +154,50 @@ TEST(CommandLine, ReadsWhatABenchmarkMeasures) {
   EXPECT_THAT(usual.speed.decode_tokens, ElementsAre(64));
   EXPECT_EQ(usual.speed.runs, 5);
   EXPECT_FALSE(usual.cold || usual.simulate || usual.json);
+}
+
+TEST(CommandLine, ReadsHowAModelIsFrozen) {
+  using Kind = FreezeGoal::Kind;
+  const auto goal = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"freeze", "in", "out"});
+    return Parse<FreezeCommandOptions>(arguments).freeze.goal;
+  };
+  EXPECT_EQ(goal({}).kind, Kind::kLikeType);
+  EXPECT_EQ(goal({}).type, ElementType::kQ4_K);
+  EXPECT_EQ(goal({"--like", "Q3_K"}).type, ElementType::kQ3_K);
+  EXPECT_EQ(goal({"--bits", "3.5"}).kind, Kind::kBits);
+  EXPECT_EQ(goal({"--bits", "3.5"}).bits, 3.5);
+  EXPECT_EQ(goal({"--fit", "2GiB"}).kind, Kind::kFileSize);
+  EXPECT_EQ(goal({"--fit", "2GiB"}).file_bytes, uint64_t{2} << 30);
+  EXPECT_EQ(goal({"--lossless"}).kind, Kind::kLossless);
+  const auto given = Parse<FreezeCommandOptions>({"freeze", "in", "--keep", "a*", "out", "--keep",
+                                                  "b", "--imatrix", "i", "--verify", "--json",
+                                                  "--budget", "floor", "-t", "3"});
+  EXPECT_EQ(given.freeze.input, "in");
+  EXPECT_EQ(given.freeze.output, "out");
+  EXPECT_THAT(given.freeze.kept, ElementsAre("a*", "b"));
+  EXPECT_EQ(given.freeze.importance, "i");
+  EXPECT_TRUE(given.freeze.verify && given.json);
+  EXPECT_EQ(given.freeze.budget.base, BudgetRequest::Base::kFloor);
+  EXPECT_EQ(given.freeze.threads, 3);
+}
+
+TEST(CommandLine, FreezesToOneGoalWithinItsBounds) {
+  for (const std::vector<std::string>& wrong :
+       std::vector<std::vector<std::string>>{{"--bits", "1.9"},
+                                             {"--bits", "6.6"},
+                                             {"--bits", "nan"},
+                                             {"--like", "Q4_X"},
+                                             {"--fit", "50%"},
+                                             {"--fit", "floor"},
+                                             {"--fit", "0"},
+                                             {"--lossless", "--bits", "3"},
+                                             {"--like", "Q4_K", "--fit", "1GiB"}}) {
+    std::vector<std::string> arguments = {"freeze", "in", "out"};
+    arguments.insert(arguments.end(), wrong.begin(), wrong.end());
+    EXPECT_EQ(ParseToExit(arguments).status, 2) << wrong.front() << " " << wrong.back();
+  }
+  EXPECT_EQ(ParseToExit({"freeze", "in"}).status, 2);
 }
 
 TEST(CommandLine, EveryCommandThatRunsAModelTakesABudget) {

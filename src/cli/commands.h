@@ -19,6 +19,7 @@ Result<void> Execute(const LogitsOptions& options);
 Result<void> Execute(const PerplexityOptions& options);
 Result<void> Execute(const PlanOptions& options);
 Result<void> Execute(const BenchOptions& options);
+Result<void> Execute(const FreezeCommandOptions& options);
 Result<void> Execute(const DoctorOptions& options);
 
 }  // namespace thaw::cli

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/freeze.h"
 #include "engine/generation.h"
 #include "engine/speed_benchmark.h"
 
@@ -111,6 +112,12 @@ struct BenchOptions {
   ReportOptions report;
 };
 
+struct FreezeCommandOptions {
+  FreezeOptions freeze;
+  ReportOptions report;
+  bool json = false;
+};
+
 struct DoctorOptions {
   std::string path;  // "" for none
   int threads = 0;   // that runs would have; 0: as many as may be used
@@ -118,8 +125,8 @@ struct DoctorOptions {
   bool json = false;
 };
 
-using CommandOptions =
-    std::variant<RunOptions, ChatOptions, InspectOptions, TokenizeOptions, TemplateOptions,
-                 LogitsOptions, PerplexityOptions, PlanOptions, BenchOptions, DoctorOptions>;
+using CommandOptions = std::variant<RunOptions, ChatOptions, InspectOptions, TokenizeOptions,
+                                    TemplateOptions, LogitsOptions, PerplexityOptions, PlanOptions,
+                                    BenchOptions, FreezeCommandOptions, DoctorOptions>;
 
 }  // namespace thaw::cli

@@ -21,7 +21,8 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  void Show(uint64_t done, uint64_t total);
+  // `detail` follows the counts; a bar with one is shorter.
+  void Show(uint64_t done, uint64_t total, std::string_view detail = {});
 
  private:
   const std::string label_;
@@ -31,9 +32,9 @@ class ProgressBar {
   std::chrono::steady_clock::time_point last_drawn_;
 };
 
-// "loading [=====>    ] 52 %, 48.9 of 93.8 MiB", at most 79 columns for labels and counts of usual
-// length. `done` may exceed `total`, and `total` may be 0.
+// "loading [=====>    ] 52 %, 48.9 of 93.8 MiB, 12.1 MiB/s", at most 79 columns for labels, counts
+// and details of usual length. `done` may exceed `total`, and `total` may be 0.
 std::string FormatProgress(std::string_view label, uint64_t done, uint64_t total,
-                           std::string (*format)(uint64_t));
+                           std::string (*format)(uint64_t), std::string_view detail = {});
 
 }  // namespace thaw::cli

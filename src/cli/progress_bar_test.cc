@@ -24,7 +24,13 @@ TEST(FormatProgress, StaysWithinTheBarForOddTotals) {
   EXPECT_EQ(FormatProgress("x", 7, 5, Plain), "x [##############################] 100 %, 7 of 5");
 }
 
+TEST(FormatProgress, PutsADetailBehindAShorterBar) {
+  EXPECT_EQ(FormatProgress("x", 1, 2, Plain, "9/s"), "x [#####.....] 50 %, 1 of 2, 9/s");
+}
+
 TEST(FormatProgress, FitsANarrowTerminal) {
+  EXPECT_LE(FormatProgress("verifying", 70000, 70000, Plain, "1000.0 M/s, 100:00 left").size(),
+            79U);
   EXPECT_LE(
       FormatProgress("loading", uint64_t{1023} << 30, uint64_t{1023} << 30, FormatBytes).size(),
       79U);

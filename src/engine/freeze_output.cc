@@ -1,0 +1,122 @@
+#include "engine/freeze_output.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <system_error>
+
+#include "base/units.h"
+#include "codec/frozen_format.h"
+#include "gguf/gguf_writer.h"
+
+namespace thaw {
+namespace {
+
+constexpr uint64_t kPieceBytes = 1 << 20;
+
+uint64_t AlignUp(uint64_t bytes, uint64_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+// Tiles are read at multiples of 64 bytes.
+uint32_t AlignmentOf(const GgufFile& input) {
+  return static_cast<uint32_t>(std::max<uint64_t>(input.alignment(), kFrozenAlignment));
+}
+
+uint64_t DataBytes(const OutputTensor& tensor) {
+  return tensor.is_frozen ? tensor.record.blob_bytes() : tensor.source->bytes;
+}
+
+uint64_t FileBytes(const GgufFile& input, std::span<const OutputTensor> tensors) {
+  const uint64_t alignment = AlignmentOf(input);
+  uint64_t bytes = ContainerBytes(input, tensors);
+  for (const OutputTensor& tensor : tensors) {
+    if (tensor.is_frozen) bytes += AlignUp(tensor.record.blob_bytes(), alignment);
+  }
+  return bytes;
+}
+
+Result<void> CheckRoom(const std::string& path, uint64_t bytes) {
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(folder, error);
+  // A system that does not tell is taken to have enough; writing then says.
+  if (error || bytes <= space.available) return {};
+  return Fail(ErrorCode::kResourceExhausted,
+              "{}: the file takes {}, but its file system has only {} free", path,
+              FormatBytes(bytes), FormatBytes(space.available));
+}
+
+Result<GgufWriter> Declare(const GgufFile& input, std::span<const OutputTensor> tensors,
+                           const std::string& path) {
+  THAW_ASSIGN(GgufWriter writer, GgufWriter::Create(path, AlignmentOf(input)));
+  THAW_TRY(writer.CopyFields(input));
+  THAW_TRY(writer.SetNumber<uint32_t>(kFrozenVersionKey, kFrozenVersion));
+  for (const OutputTensor& tensor : tensors) {
+    const TensorInfo& source = *tensor.source;
+    if (tensor.is_frozen) {
+      const std::array<int64_t, 1> bytes = {static_cast<int64_t>(tensor.record.blob_bytes())};
+      THAW_TRY(writer.AddTensor(source.name, ElementType::kI8, bytes));
+    } else {
+      THAW_TRY(writer.AddTensor(source.name, source.type, source.extents()));
+    }
+  }
+  return writer;
+}
+
+}  // namespace
+
+uint64_t ContainerBytes(const GgufFile& input, std::span<const OutputTensor> tensors) {
+  const uint64_t alignment = AlignmentOf(input);
+  // Magic, version, counts; then of a field its key's length, key, type and value, of a tensor its
+  // name's length, name, count of dimensions, dimensions, type and offset.
+  uint64_t head = 4 + 4 + 8 + 8;
+  for (const GgufField& field : input.fields()) {
+    if (field.key == kAlignmentKey || field.key.starts_with("split.")) continue;
+    head += 8 + field.key.size() + 4 + field.value_bytes;
+  }
+  head += 8 + kFrozenVersionKey.size() + 4 + sizeof(uint32_t);
+  head += 8 + std::string_view(kAlignmentKey).size() + 4 + sizeof(uint32_t);
+  uint64_t kept = 0;
+  for (const OutputTensor& tensor : tensors) {
+    const uint64_t dims = tensor.is_frozen ? 1 : static_cast<uint64_t>(tensor.source->n_dims);
+    head += 8 + tensor.source->name.size() + 4 + 8 * dims + 4 + 8;
+    if (!tensor.is_frozen) kept += AlignUp(tensor.source->bytes, alignment);
+  }
+  return AlignUp(head, alignment) + kept;
+}
+
+Result<uint64_t> WriteFrozenModel(const GgufFile& input, std::span<const OutputTensor> tensors,
+                                  const FreezeJournal& journal, const std::string& path,
+                                  FunctionRef<bool(uint64_t done, uint64_t total)> on_progress) {
+  const uint64_t bytes = FileBytes(input, tensors);
+  THAW_TRY(CheckRoom(path, bytes));
+  THAW_ASSIGN(GgufWriter writer, Declare(input, tensors, path));
+  uint64_t total = 0;
+  for (const OutputTensor& tensor : tensors) total += DataBytes(tensor);
+  uint64_t done = 0;
+  const auto append = [&](std::span<const std::byte> piece) -> Result<void> {
+    THAW_TRY(writer.AppendData(piece));
+    done += piece.size();
+    if (!on_progress(done, total)) return Fail(ErrorCode::kCancelled, "stopped");
+    return {};
+  };
+  std::vector<std::byte> piece;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const OutputTensor& tensor = tensors[i];
+    if (tensor.is_frozen) {
+      THAW_TRY(journal.ReadBlob(i, tensor.record, append));
+      continue;
+    }
+    for (uint64_t at = 0; at < tensor.source->bytes; at += piece.size()) {
+      piece.resize(std::min(kPieceBytes, tensor.source->bytes - at));
+      THAW_TRY(input.ReadTensor(*tensor.source, at, piece));
+      THAW_TRY(append(piece));
+    }
+  }
+  THAW_TRY(writer.Commit());
+  return bytes;
+}
+
+}  // namespace thaw

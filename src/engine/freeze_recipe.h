@@ -1,0 +1,58 @@
+// From a sample of a tensor to the recipe by which it is coded: its step for a number of bits, for
+// the error of a type, or for a place on its curve of bits and errors.
+//
+// A sample is up to 256 Ki weights in groups of 16 rows, evenly spread over the tensor: always the
+// same ones. Pure but for reading; any thread may call. Costs: learning from a sample is a search
+// of the trellis for it, some 10 to 30 ms, and a step takes several; memory is that of a stream.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "engine/freeze_allocation.h"
+#include "engine/freeze_plan.h"
+#include "engine/freeze_tensor.h"
+#include "engine/imatrix.h"
+#include "gguf/gguf_file.h"
+#include "tensor/element_type.h"
+
+namespace thaw {
+
+// Where recipes are made from. Both must outlive what is called with it.
+struct RecipeSource {
+  const GgufFile* file = nullptr;
+  const ImportanceMatrix* importance = nullptr;  // may be null
+};
+
+// What a weight of a stream takes beside what is coded: the states, its tile's share of the head.
+double OverheadBits(const TensorPlan& plan);
+
+// The step with which a weight takes `bits`, all counted.
+Result<double> StepForBits(const RecipeSource& source, const TensorPlan& plan, double bits);
+
+// The step with the relative RMSE that quantizing to `type` has.
+struct StepLikeType {
+  double step = 0;
+  double type_rmse = 0;
+};
+Result<StepLikeType> StepForType(const RecipeSource& source, const TensorPlan& plan,
+                                 ElementType type);
+
+// What the tensor's bits buy. `mean_square` of the tensor's columns goes into its importance; it is
+// 0 where the importance matrix does not tell.
+struct MeasuredCurve {
+  RateCurve curve;
+  double energy = 0;  // of all its weights, each times its column's weight
+  double mean_square = 0;
+};
+Result<MeasuredCurve> MeasureCurve(const RecipeSource& source, const TensorPlan& plan);
+
+// `step` is of no matter to bf16. Where the importance matrix has columns for each expert, each
+// gets a quantizer of its own, by all threads of the pool. An F32 tensor of which the sample shows
+// that it is no BF16 gets a recipe all the same: FreezeTensor finds out.
+Result<FreezeRecipe> MakeRecipe(const RecipeSource& source, const TensorPlan& plan, double step,
+                                ThreadPool& pool);
+
+}  // namespace thaw
