@@ -27,7 +27,7 @@ int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // How a forward pass uses a tensor.
 struct TensorUse {
   MatrixUse use = MatrixUse::kMultiplied;
-  bool is_whole = true;  // matrices of the pass are whole matrices of the tensor
+  bool is_whole = true;  // matrices of the pass are whole matrices of the tensor, none of heads
   double visited_share = 1;
 };
 
@@ -41,7 +41,7 @@ UseByName UsesOf(const GgufFile& file, std::span<const WeightMatrix> matrices) {
     if (tensor == nullptr || !matrix.expert_tensors.empty()) continue;
     TensorUse& use = uses[matrix.name];
     use.use = matrix.use;
-    use.is_whole = use.is_whole && matrix.rows % tensor->dims[1] == 0;
+    use.is_whole = use.is_whole && !matrix.is_of_heads && matrix.rows % tensor->dims[1] == 0;
     if (matrix.is_chosen()) {
       use.visited_share =
           static_cast<double>(matrix.n_used) / static_cast<double>(matrix.n_experts);
