@@ -78,8 +78,8 @@ struct LoopTimes {
 LoopTimes MeasureLoopTimes(ThreadPool& pool, double seconds);
 
 // CanMultiply(type.type) must hold; coded are Q8_0 and BF16.
-Result<MatMulRate> MeasureMatMul(const WeightForm& type, const KernelTable& kernels, ThreadPool& pool,
-                                 const MeasurementLimits& limits);
+Result<MatMulRate> MeasureMatMul(const WeightForm& type, const KernelTable& kernels,
+                                 ThreadPool& pool, const MeasurementLimits& limits);
 
 // Bytes a second that the disk under `file` gives: requests of 512 KiB, 8 in flight, past the page
 // cache. Where the file has no such way, plain reads, which may be the page cache's rate; they will

@@ -43,9 +43,9 @@ Result<void> SaveRates(const std::string& path, const MachineIdentity& identity,
 // What rates are wanted, and how those that are not known yet may be measured.
 struct RatesRequest {
   std::span<const WeightForm> types;  // CanMultiply holds for each
-  const File* file = nullptr;          // the disk under it; nullptr: no disk
-  std::string cache_path = {};         // "": nothing is kept
-  bool remeasure = false;              // although they are known
+  const File* file = nullptr;         // the disk under it; nullptr: no disk
+  std::string cache_path = {};        // "": nothing is kept
+  bool remeasure = false;             // although they are known
   MeasurementLimits limits = {};
 };
 
