@@ -72,6 +72,12 @@ std::optional<std::vector<int64_t>> ParseTokenCounts(std::string_view text) {
   }
 }
 
+std::optional<double> ParseBits(std::string_view text) {
+  const auto bits = ParseNumber<double>(text);
+  // Not a number lies nowhere.
+  return bits && *bits >= kLeastBits && *bits <= kMostBits ? bits : std::nullopt;
+}
+
 // A size in bytes, of a file.
 Result<BudgetRequest> ParseFileSize(std::string_view text) {
   const auto size = ParseBudget(text);
@@ -459,14 +465,14 @@ void AddFreezeGoal(CLI::App& command, FreezeGoal& goal) {
       ->check(Passes(FindErrorType))
       ->type_name("TYPE");
   goals
-      ->add_option_function<double>(
+      ->add_option_function<std::string>(
           "--bits",
-          [&goal](const double& bits) {
+          [&goal](const std::string& text) {
             goal.kind = Kind::kBits;
-            goal.bits = bits;
+            goal.bits = *ParseBits(text);
           },
           "Each tensor with so many bits a weight, all counted, 2 to 6.5")
-      ->check(Between(kLeastBits, kMostBits))
+      ->check(Accepts(ParseBits, "a number of bits from 2 to 6.5"))
       ->type_name("B");
   goals
       ->add_option_function<std::string>(

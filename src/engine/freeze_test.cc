@@ -344,6 +344,41 @@ TEST_F(Freeze, WeighsTheColumnsOfEachExpert) {
   EXPECT_EQ(of(weighed, down).relative_rmse, of(plain, down).relative_rmse);
 }
 
+// The same model in two parts, as gguf-split writes them, gives the same tensors.
+TEST_F(Freeze, TakesASplitModel) {
+  Write(ElementType::kBF16);
+  RunWell(Options(kFourBits, "whole.gguf"));
+  const auto in = GgufFile::Open(input_);
+  const auto count = static_cast<int32_t>(in->tensors().size());
+  for (const int part : {0, 1}) {
+    auto writer =
+        GgufWriter::Create(folder_.PathOf(fmt::format("m-0000{}-of-00002.gguf", part + 1)));
+    ASSERT_TRUE(writer);
+    if (part == 0) {
+      ASSERT_TRUE(writer->CopyFields(*in));
+    }
+    ASSERT_TRUE(writer->SetNumber<uint16_t>("split.no", static_cast<uint16_t>(part)));
+    ASSERT_TRUE(writer->SetNumber<uint16_t>("split.count", 2));
+    ASSERT_TRUE(writer->SetNumber<int32_t>("split.tensors.count", count));
+    const auto tensors = part == 0 ? in->tensors().first(9) : in->tensors().subspan(9);
+    for (const TensorInfo& tensor : tensors) {
+      ASSERT_TRUE(writer->AddTensor(tensor.name, tensor.type, tensor.extents()));
+    }
+    for (const TensorInfo& tensor : tensors) {
+      std::vector<std::byte> bytes(tensor.bytes);
+      ASSERT_TRUE(in->ReadTensor(tensor, 0, bytes));
+      ASSERT_TRUE(writer->AppendData(bytes));
+    }
+    ASSERT_TRUE(writer->Commit());
+  }
+  FreezeOptions options = Options(kFourBits);
+  options.input = folder_.PathOf("m-00001-of-00002.gguf");
+  RunWell(options);
+  EXPECT_EQ(Output(), Output("whole.gguf"));
+  options.output = folder_.PathOf("m-00002-of-00002.gguf");
+  EXPECT_THAT(ErrorOf(options), HasSubstr("the output is the input"));
+}
+
 TEST_F(Freeze, NamesTensorAndRowOfAWeightThatIsNoNumber) {
   Write(ElementType::kF32);
   const auto in = GgufFile::Open(input_);
