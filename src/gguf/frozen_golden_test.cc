@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/cpu_features.h"
 #include "codec/frozen_tile.h"
 #include "gguf/gguf_file.h"
+#include "io/memory_file.h"
 #include "support/paths.h"
 #include "support/read_file.h"
 
@@ -89,6 +91,26 @@ TEST_P(FrozenGoldens, WhatBreaksTheFormatIsRefused) {
       EXPECT_THAT(message, testing::HasSubstr(path + ": frozen tensor 'w', tile"));
       EXPECT_EQ(message.find("its hash is") != std::string::npos, stage == "read") << message;
     }
+  }
+}
+
+// Of the bytes of the blob; what a GGUF says of it is its directory's to check.
+TEST(FrozenFile, EveryChangedByteOfATensorIsNoticed) {
+  const std::string good = ReadFile(Folder() / "experts.gguf");
+  const auto opened = GgufFile::Open((Folder() / "experts.gguf").string());
+  ASSERT_TRUE(opened);
+  const TensorInfo& tensor = opened->tensors()[0];
+  ASSERT_NE(tensor.frozen, nullptr);
+  for (uint64_t at = tensor.offset; at < tensor.offset + tensor.bytes; ++at) {
+    std::string changed = good;
+    changed[at] = static_cast<char>(changed[at] ^ 0x04);
+    const auto bytes = std::as_bytes(std::span(changed));
+    const auto file = GgufFile::Open(std::make_shared<MemoryFile>(
+        "changed", std::vector<std::byte>(bytes.begin(), bytes.end())));
+    if (!file) continue;
+    EXPECT_THAT(Decode(*file, file->tensors()[0], PortableDecoder()).message,
+                testing::HasSubstr("its hash is"))
+        << at - tensor.offset;
   }
 }
 
