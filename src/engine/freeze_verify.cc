@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/cpu_features.h"
-#include "codec/tile_decoder.h"
+#include "codec/frozen_tile.h"
 #include "engine/freeze_tensor.h"
 #include "engine/tensor_rows.h"
 #include "kernels/dequantize.h"
@@ -52,9 +52,8 @@ class TileVerifier {
 
   // Rows of the tensor that a tile holds.
   RowRange RowsOf(int64_t tile) const {
-    const int64_t first = tile % frozen_.tiles_per_matrix() * frozen_.rows_per_tile();
-    return {tile / frozen_.tiles_per_matrix() * frozen_.rows + first,
-            std::min(frozen_.rows_per_tile(), frozen_.rows - first)};
+    const FrozenTileRows rows = RowsOfTile(frozen_, static_cast<size_t>(tile));
+    return {rows.row_begin, rows.row_count};
   }
 
   Result<void> Verify(int64_t tile, Scratch& scratch, TileSums& sums) const {
