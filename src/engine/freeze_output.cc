@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <system_error>
 
-#include "base/units.h"
 #include "codec/frozen_format.h"
 #include "gguf/gguf_writer.h"
+#include "io/free_space.h"
 
 namespace thaw {
 namespace {
@@ -34,18 +32,6 @@ uint64_t FileBytes(const GgufFile& input, std::span<const OutputTensor> tensors)
     if (tensor.is_frozen) bytes += AlignUp(tensor.record.blob_bytes(), alignment);
   }
   return bytes;
-}
-
-Result<void> CheckRoom(const std::string& path, uint64_t bytes) {
-  std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (folder.empty()) folder = ".";
-  std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space(folder, error);
-  // A system that does not tell is taken to have enough; writing then says.
-  if (error || bytes <= space.available) return {};
-  return Fail(ErrorCode::kResourceExhausted,
-              "{}: the file takes {}, but its file system has only {} free", path,
-              FormatBytes(bytes), FormatBytes(space.available));
 }
 
 Result<GgufWriter> Declare(const GgufFile& input, std::span<const OutputTensor> tensors,
@@ -91,7 +77,7 @@ Result<uint64_t> WriteFrozenModel(const GgufFile& input, std::span<const OutputT
                                   const FreezeJournal& journal, const std::string& path,
                                   FunctionRef<bool(uint64_t done, uint64_t total)> on_progress) {
   const uint64_t bytes = FileBytes(input, tensors);
-  THAW_TRY(CheckRoom(path, bytes));
+  THAW_TRY(CheckFreeSpace(path, bytes));
   THAW_ASSIGN(GgufWriter writer, Declare(input, tensors, path));
   uint64_t total = 0;
   for (const OutputTensor& tensor : tensors) total += DataBytes(tensor);

@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "base/units.h"
 #include "engine/random_weights.h"
 #include "gguf/gguf_writer.h"
+#include "io/free_space.h"
 #include "kernels/kernel_table.h"
 #include "model/family.h"
 #include "sampling/split_mix.h"
@@ -374,18 +372,6 @@ Result<uint64_t> BytesOf(const ModelShape& shape, ElementType type,
   return bytes;
 }
 
-// A system that does not tell what is free is taken to have enough; writing then says.
-Result<void> CheckRoom(uint64_t bytes, const std::string& path) {
-  std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (folder.empty()) folder = ".";
-  std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space(folder, error);
-  if (error || bytes <= space.available) return {};
-  return Fail(ErrorCode::kResourceExhausted,
-              "{}: the model takes {}, but its file system has only {} free", path,
-              FormatBytes(bytes), FormatBytes(space.available));
-}
-
 // Passes data on to the writer and reports how far they are.
 class DataSink {
  public:
@@ -457,7 +443,7 @@ Result<void> WriteShapeModel(const ModelShape& shape, ElementType type, uint64_t
   THAW_ASSIGN(const Family* family, CheckShape(shape));
   const std::vector<ShapeTensor> tensors = AllTensors(shape, *family);
   THAW_ASSIGN(const uint64_t total, BytesOf(shape, type, tensors));
-  THAW_TRY(CheckRoom(total, path));
+  THAW_TRY(CheckFreeSpace(path, total));
   THAW_ASSIGN(GgufWriter writer, GgufWriter::Create(path));
   THAW_TRY(SetFields(shape, writer));
   for (const ShapeTensor& tensor : tensors) {
