@@ -16,6 +16,29 @@ FrozenTileRows RowsOfTile(const FrozenTensor& tensor, size_t tile) {
           .row_count = std::min(tensor.rows_per_tile(), tensor.rows - first)};
 }
 
+Result<void> ThawRow(const TileDecoder& decoder, const FrozenTensor& tensor, int64_t rows,
+                     std::span<const std::byte> tile, int64_t row, std::byte* group,
+                     std::span<std::byte> out) {
+  const int64_t per_stream = tensor.rows_per_stream;
+  size_t at = 0;
+  for (int64_t first = 0;; first += per_stream) {
+    const auto stream = ParseFrozenStream(tensor.kind, tensor.cols,
+                                          std::min(per_stream, rows - first), tile.subspan(at));
+    if (!stream) {
+      return Fail(stream.error().code, "the stream at byte {} of the tile: {}", at,
+                  stream.error().message);
+    }
+    at += stream->bytes;
+    if (row >= first + per_stream) continue;
+    StreamCursor cursor(*stream);
+    const int64_t wanted = (row - first) / kFrozenGroupRows;
+    while (cursor.group <= wanted) DecodeGroup(decoder, cursor, group);
+    CopyPackedRow(ThawedType(tensor.kind), tensor.cols, kFrozenGroupRows, group,
+                  row % kFrozenGroupRows, out.data());
+    return {};
+  }
+}
+
 Result<std::vector<std::byte>> ReadFrozenTile(const File& file, std::string_view name,
                                               const FrozenTensor& tensor, size_t tile,
                                               const TileDecoder& decoder) {

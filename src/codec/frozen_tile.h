@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +21,13 @@ struct FrozenTileRows {
   int64_t row_count = 0;
 };
 FrozenTileRows RowsOfTile(const FrozenTensor& tensor, size_t tile);
+
+// Row `row` of a tile of `rows` rows, whose bytes are `tile`, to `out`, as it would lie in a file.
+// Decodes the rows of its stream before it, to `group`, ThawedGroupBytes of memory: costs some
+// microseconds for each tenth of a stream. Errors as ThawTile, of what stands before the row.
+Result<void> ThawRow(const TileDecoder& decoder, const FrozenTensor& tensor, int64_t rows,
+                     std::span<const std::byte> tile, int64_t row, std::byte* group,
+                     std::span<std::byte> out);
 
 // The rows of a tile as rows of the thawed type lie in a file. kCorrupt names the file, the tensor,
 // the tile and its offset: bytes that are not those that were frozen, or no whole tile. Memory for

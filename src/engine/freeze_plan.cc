@@ -28,6 +28,7 @@ int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 struct TensorUse {
   MatrixUse use = MatrixUse::kMultiplied;
   bool is_whole = true;  // matrices of the pass are whole matrices of the tensor, none of heads
+  bool is_output = false;
   double visited_share = 1;
 };
 
@@ -41,6 +42,7 @@ UseByName UsesOf(const GgufFile& file, std::span<const WeightMatrix> matrices) {
     if (tensor == nullptr || !matrix.expert_tensors.empty()) continue;
     TensorUse& use = uses[matrix.name];
     use.use = matrix.use;
+    use.is_output = matrix.group == WeightGroup::kOutput;
     use.is_whole = use.is_whole && !matrix.is_of_heads && matrix.rows % tensor->dims[1] == 0;
     if (matrix.is_chosen()) {
       use.visited_share =
@@ -78,7 +80,6 @@ std::string UseReason(const TensorInfo& tensor, const UseByName& uses) {
   const auto found = uses.find(tensor.name);
   if (found == uses.end()) return "no pass multiplies it as one matrix";
   if (found->second.use == MatrixUse::kLookedUp) return "it is looked up row by row";
-  if (found->second.use == MatrixUse::kBoth) return "it is looked up row by row, too";
   if (!found->second.is_whole) return "its rows are those of several matrices";
   return "";
 }
@@ -145,7 +146,11 @@ Result<std::vector<TensorPlan>> PlanFreezing(const GgufFile& file, const PlanRul
                     .cols = tensor.dims[0],
                     .rows = tensor.dims[1],
                     .matrices = tensor.dims[2]};
-    if (plan.is_frozen()) plan.visited_share = uses.find(tensor.name)->second.visited_share;
+    if (plan.is_frozen()) {
+      const TensorUse& use = uses.find(tensor.name)->second;
+      plan.visited_share = use.visited_share;
+      plan.is_output = use.is_output;
+    }
     plans.push_back(std::move(plan));
   }
   return plans;

@@ -28,6 +28,8 @@ struct TensorPlan {
   // Of its matrices, how many a token goes through: less than 1 for experts.
   double visited_share = 1;
 
+  bool is_output = false;  // logits are products of it
+
   bool is_frozen() const { return kept_because.empty(); }
   int64_t weights() const { return cols * rows * matrices; }
 };

@@ -223,8 +223,8 @@ class TensorFinder {
     if (tensor.frozen != nullptr && rows != tensor.rows()) {
       return CannotBeFrozen(tensor.name, "holds several matrices");
     }
-    if (tensor.frozen != nullptr && use != MatrixUse::kMultiplied) {
-      return CannotBeFrozen(tensor.name, "is looked up by rows");
+    if (tensor.frozen != nullptr && use == MatrixUse::kLookedUp) {
+      return CannotBeFrozen(tensor.name, "is looked up by rows alone");
     }
     const auto skipped = static_cast<uint64_t>(first * RowBytes(tensor.type, cols));
     model_.matrices.push_back({.name = tensor.name,

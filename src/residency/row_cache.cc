@@ -1,10 +1,13 @@
 #include "residency/row_cache.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
 #include "base/check.h"
+#include "codec/frozen_tile.h"
 
 namespace thaw {
 namespace {
@@ -43,9 +46,24 @@ struct Sizes {
   std::vector<uint64_t> slots;  // of each table
   uint64_t slot_count = 0;
   uint64_t slot_bytes = 0;  // of the rows in all of them
+  // Of frozen tables: the room of a tile, and that of a group of rows.
+  uint64_t tile_bytes = 0;
+  uint64_t group_bytes = 0;
 
-  uint64_t memory_bytes() const { return buffers * buffer_bytes + slot_bytes; }
+  uint64_t memory_bytes() const {
+    return buffers * buffer_bytes + slot_bytes + tile_bytes + group_bytes;
+  }
 };
+
+void AddFrozen(const TileMap& map, int32_t matrix, Sizes& sizes) {
+  const FrozenTensor& frozen = *map.matrix(matrix).frozen;
+  const auto group = static_cast<uint64_t>(ThawedGroupBytes(frozen.kind, frozen.cols));
+  sizes.group_bytes = std::max(sizes.group_bytes, RoundUp(group, kRowAlignment));
+  for (const FrozenTileEntry& tile : frozen.tiles) {
+    const uint64_t span = ReadSpan(map.alignment() - 1, tile.bytes, map.alignment());
+    sizes.tile_bytes = std::max(sizes.tile_bytes, RoundUp(span, map.alignment()));
+  }
+}
 
 Sizes SizesOf(const TileMap& map) {
   Sizes sizes;
@@ -55,6 +73,7 @@ Sizes SizesOf(const TileMap& map) {
     if (!table.is_looked_up()) continue;
     sizes.tables.push_back(static_cast<int32_t>(i));
     strides += StrideOf(table);
+    if (table.is_frozen()) AddFrozen(map, static_cast<int32_t>(i), sizes);
     // Wherever in a block of the disk a row begins.
     const uint64_t span =
         ReadSpan(map.alignment() - 1, static_cast<uint64_t>(table.row_bytes()), map.alignment());
@@ -82,14 +101,18 @@ uint64_t RowCache::Bytes(const TileMap& map) {
 }
 
 Result<std::unique_ptr<RowCache>> RowCache::Create(const TileMap& map,
-                                                   std::unique_ptr<ReadQueue> queue) {
-  std::unique_ptr<RowCache> cache(new RowCache(map, std::move(queue)));
+                                                   std::unique_ptr<ReadQueue> queue,
+                                                   const TileDecoder& decoder) {
+  std::unique_ptr<RowCache> cache(new RowCache(map, std::move(queue), decoder));
   const Sizes sizes = SizesOf(map);
   THAW_ASSIGN(cache->memory_,
               AlignedBuffer::Allocate(sizes.memory_bytes(), "rows of tables", map.alignment()));
   cache->buffer_bytes_ = sizes.buffer_bytes;
   cache->under_way_.resize(sizes.buffers);
-  std::byte* rows = cache->memory_.data() + sizes.buffers * sizes.buffer_bytes;
+  cache->tile_ = cache->memory_.data();  // aligned as reads ask for
+  cache->group_ = cache->tile_ + sizes.tile_bytes;
+  cache->buffers_ = cache->group_ + sizes.group_bytes;
+  std::byte* rows = cache->buffers_ + sizes.buffers * sizes.buffer_bytes;
   for (size_t i = 0; i < sizes.tables.size(); ++i) {
     Table table{.matrix = sizes.tables[i], .slots = std::vector<Slot>(sizes.slots[i])};
     for (Slot& slot : table.slots) {
@@ -113,9 +136,12 @@ Result<void> RowCache::Read(std::span<const TableRow> rows, CopyResident copy_re
     while (end < order_.size() && rows[order_[end]] == at) ++end;
     const Wanted wanted{at, std::span(order_).subspan(begin, end - begin)};
     const auto row_bytes = static_cast<uint64_t>(map_.matrix(at.matrix).row_bytes());
-    const std::span scratch(memory_.data(), row_bytes);  // a buffer: nothing is read yet
+    const std::span scratch(buffers_, row_bytes);  // a buffer: nothing is read yet
     Slot& slot = SlotFor(at);
-    if (copy_resident(at, scratch)) {
+    // What had to be decoded is looked for here first, other rows where they are copied from.
+    const bool is_decoded = map_.matrix(at.matrix).is_frozen();
+    if (!(is_decoded && slot.row == at.row) && copy_resident(at, scratch)) {
+      if (is_decoded) Keep(at, scratch.data());
       THAW_TRY(Deliver(wanted, scratch, on_row));
     } else if (slot.row == at.row) {
       slot.asked_at = ++asked_;
@@ -126,7 +152,67 @@ Result<void> RowCache::Read(std::span<const TableRow> rows, CopyResident copy_re
     }
     statistics_.hits += wanted.indices.size();
   }
+  for (const Wanted& wanted : missing_) {
+    if (map_.matrix(wanted.at.matrix).is_frozen()) THAW_TRY(ThawMissing(wanted, on_row));
+  }
+  std::erase_if(missing_,
+                [&](const Wanted& wanted) { return map_.matrix(wanted.at.matrix).is_frozen(); });
   return ReadMissing(on_row);
+}
+
+RowCache::Slot& RowCache::Keep(const TableRow& at, const std::byte* bytes) {
+  Slot& slot = SlotFor(at);
+  std::memcpy(slot.bytes, bytes, static_cast<size_t>(map_.matrix(at.matrix).row_bytes()));
+  slot.row = at.row;
+  slot.asked_at = ++asked_;
+  return slot;
+}
+
+Result<void> RowCache::ReadTile(int32_t tile) {
+  if (tile == held_tile_) return {};
+  held_tile_ = -1;
+  const Tile& where = map_.tile(tile);
+  queue_->Submit({.file = where.file,
+                  .offset = where.offset,
+                  .bytes = where.bytes,
+                  .buffer = tile_,
+                  .tag = 0});
+  const ReadCompletion read = queue_->Wait();
+  if (!read.outcome) {
+    Error error = read.outcome.error();
+    return Fail(std::move(error).In(map_.Describe(tile)));
+  }
+  statistics_.bytes_read += where.bytes;
+  statistics_.disk_bytes += read.disk_bytes;
+  if (read.source == ReadSource::kPageCache) statistics_.page_cache_bytes += where.bytes;
+  const uint64_t lead = where.offset % ReadAlignment(*where.file);
+  if (const uint64_t hash = XXH3_64bits(tile_ + lead, where.bytes); hash != where.hash) {
+    return Fail(ErrorCode::kCorrupt,
+                "{}: {}: the frozen tile at offset {} has the hash {:016x}, "
+                "expected {:016x}",
+                where.file->path(), map_.Describe(tile), where.offset, hash, where.hash);
+  }
+  held_tile_ = tile;
+  return {};
+}
+
+Result<void> RowCache::ThawMissing(const Wanted& wanted, OnRow on_row) {
+  const WeightMatrix& table = map_.matrix(wanted.at.matrix);
+  const int32_t tile = map_.TileOfRow(wanted.at.matrix, wanted.at.row);
+  THAW_TRY(ReadTile(tile));
+  const Tile& where = map_.tile(tile);
+  const std::byte* coded = tile_ + where.offset % ReadAlignment(*where.file);
+  const std::span row(buffers_, static_cast<size_t>(table.row_bytes()));
+  if (const auto thawed = ThawRow(decoder_, *table.frozen, where.row_count, {coded, where.bytes},
+                                  wanted.at.row - where.row_begin, group_, row);
+      !thawed) {
+    return Fail(ErrorCode::kCorrupt, "{}: {}: the frozen tile at offset {} is broken: {}",
+                where.file->path(), map_.Describe(tile), where.offset, thawed.error().message);
+  }
+  ++statistics_.reads;
+  statistics_.hits += wanted.indices.size() - 1;
+  Keep(wanted.at, row.data());
+  return Deliver(wanted, row, on_row);
 }
 
 RowCache::Slot& RowCache::SlotFor(const TableRow& at) {
@@ -169,7 +255,7 @@ void RowCache::Submit(size_t buffer, const Wanted& wanted) {
   queue_->Submit({.file = table.file.get(),
                   .offset = OffsetOf(table, wanted.at.row),
                   .bytes = static_cast<uint64_t>(table.row_bytes()),
-                  .buffer = memory_.data() + buffer * buffer_bytes_,
+                  .buffer = buffers_ + buffer * buffer_bytes_,
                   .tag = buffer});
 }
 
@@ -187,12 +273,8 @@ Result<void> RowCache::Take(const ReadCompletion& read, OnRow on_row) {
   statistics_.disk_bytes += read.disk_bytes;
   if (read.source == ReadSource::kPageCache) statistics_.page_cache_bytes += row_bytes;
   const uint64_t lead = OffsetOf(table, wanted.at.row) % ReadAlignment(*table.file);
-  const std::byte* bytes = memory_.data() + read.tag * buffer_bytes_ + lead;
-  Slot& slot = SlotFor(wanted.at);
-  std::memcpy(slot.bytes, bytes, row_bytes);
-  slot.row = wanted.at.row;
-  slot.asked_at = ++asked_;
-  return Deliver(wanted, {slot.bytes, row_bytes}, on_row);
+  const std::byte* bytes = buffers_ + read.tag * buffer_bytes_ + lead;
+  return Deliver(wanted, {Keep(wanted.at, bytes).bytes, row_bytes}, on_row);
 }
 
 RowStatistics RowCache::Statistics() const {

@@ -9,6 +9,9 @@
 // queue and the buffers allow (io/read_queue.h). The memory is the cache's; its size depends on the
 // tables alone. Thread safe: one Read runs at a time, its reads included, while others wait.
 //
+// Rows of frozen tables are kept as they are once thawed; one that is absent costs the reading of
+// its tile, if that is not in memory, and the decoding of what stands before it in its stream.
+//
 // Costs: a row that is there costs the search of a set and the bytes' way to the caller. Bad at:
 // positions, which come back in another sequence alone.
 #pragma once
@@ -25,6 +28,7 @@
 #include "base/aligned_buffer.h"
 #include "base/function_ref.h"
 #include "base/result.h"
+#include "codec/tile_decoder.h"
 #include "io/read_queue.h"
 #include "residency/tile_map.h"
 
@@ -59,9 +63,11 @@ class RowCache {
   // What it takes, slots and buffers; 0 where no matrix of the map is looked up.
   static uint64_t Bytes(const TileMap& map);
 
-  // `map` has to live as long. kResourceExhausted when the system has no memory for it.
+  // `map` has to live as long; `decoder` is for rows of frozen tables. kResourceExhausted when the
+  // system has no memory for it.
   static Result<std::unique_ptr<RowCache>> Create(const TileMap& map,
-                                                  std::unique_ptr<ReadQueue> queue);
+                                                  std::unique_ptr<ReadQueue> queue,
+                                                  const TileDecoder& decoder);
 
   // Calls on_row once for each of `rows`, in any order, from this thread. The error of a failed
   // read names file, tensor, row and offset; that of on_row ends the call too.
@@ -85,21 +91,31 @@ class RowCache {
     std::span<const size_t> indices;
   };
 
-  RowCache(const TileMap& map, std::unique_ptr<ReadQueue> queue)
-      : map_(map), queue_(std::move(queue)) {}
+  RowCache(const TileMap& map, std::unique_ptr<ReadQueue> queue, const TileDecoder& decoder)
+      : map_(map), queue_(std::move(queue)), decoder_(decoder) {}
 
   // The slot that holds a row, else the one that is to be given up for it.
   Slot& SlotFor(const TableRow& at);
   Result<void> Deliver(const Wanted& wanted, std::span<const std::byte> bytes, OnRow on_row);
   Result<void> ReadMissing(OnRow on_row);
+  // One row of a frozen table, whose tile is read where it is not the one that was read last.
+  Result<void> ThawMissing(const Wanted& wanted, OnRow on_row);
+  Result<void> ReadTile(int32_t tile);
+  // Puts a row into its slot.
+  Slot& Keep(const TableRow& at, const std::byte* bytes);
   void Submit(size_t buffer, const Wanted& wanted);
   Result<void> Take(const ReadCompletion& read, OnRow on_row);
 
   const TileMap& map_;
   const std::unique_ptr<ReadQueue> queue_;
+  const TileDecoder& decoder_;
   mutable std::mutex mutex_;  // guards all below
-  AlignedBuffer memory_;      // of the buffers, then of the slots
+  AlignedBuffer memory_;      // of all that follows
+  std::byte* buffers_ = nullptr;
   uint64_t buffer_bytes_ = 0;
+  std::byte* tile_ = nullptr;      // room for the coded tile of a frozen table
+  std::byte* group_ = nullptr;     // for a group of its rows
+  int32_t held_tile_ = -1;         // that is in the room, found to be what was frozen
   std::vector<Wanted> under_way_;  // [buffers]
   std::vector<Table> tables_;
   std::vector<size_t> order_;    // of the current Read: indices, those of a row together

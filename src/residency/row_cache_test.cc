@@ -77,7 +77,7 @@ struct Tables {
       offset += static_cast<uint64_t>(shape.rows * shape.cols) * 4;
     }
     map = std::make_unique<TileMap>(*TileMap::Create(std::move(matrices)));
-    cache = *RowCache::Create(*map, std::make_unique<SlowQueue>(most_pending));
+    cache = *RowCache::Create(*map, std::make_unique<SlowQueue>(most_pending), PortableDecoder());
   }
 
   std::span<const std::byte> Expected(const TableRow& at) const {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "codec/frozen_tile.h"
 #include "tensor/packed_rows.h"
 
 namespace thaw {
@@ -60,8 +61,9 @@ Result<std::unique_ptr<WeightCache>> WeightCache::Create(TileMap map,
     cache->Rearrange(std::move(targets));
   }
   cache->StartReaders();
-  THAW_ASSIGN(cache->row_cache_,
-              RowCache::Create(cache->map_, cache->NewQueue(RowCache::kRowsInFlight)));
+  THAW_ASSIGN(
+      cache->row_cache_,
+      RowCache::Create(cache->map_, cache->NewQueue(RowCache::kRowsInFlight), *options.decoder));
   return cache;
 }
 
@@ -253,7 +255,13 @@ bool WeightCache::CopyIfResident(const TableRow& at, std::span<std::byte> out) {
   if (!resident) return false;
   const int64_t row_in_tile = at.row - map_.tile(tile).row_begin;
   const std::byte* data = resident->data().data();
-  if (source.is_packed) {
+  if (source.is_coded()) {
+    // It was looked through when it was read.
+    WithThawScratch([&](std::byte* group) {
+      THAW_CHECK(ThawRow(*options_.decoder, *source.frozen, map_.tile(tile).row_count,
+                         resident->data(), row_in_tile, group, out));
+    });
+  } else if (source.is_packed) {
     CopyPackedRow(source.type, source.cols, map_.tile(tile).row_count, data, row_in_tile,
                   out.data());
   } else {

@@ -334,8 +334,7 @@ class WeightCache {
   Result<void> Form(int32_t tile, std::byte* buffer);
   Result<void> FormThawed(int32_t tile, std::byte* buffer);
   // Calls body(scratch) with scratch of this thread alone.
-  template <typename Body>
-  void WithThawScratch(Body body);
+  void WithThawScratch(FunctionRef<void(std::byte* scratch)> body);
 
   // Where a tile's rows begin in its memory: packed ones at its start, others behind what a direct
   // read brings with them.

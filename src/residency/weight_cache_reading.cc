@@ -327,8 +327,7 @@ Result<void> WeightCache::CheckFrozen(int32_t tile, const std::byte* coded, bool
               where.file->path(), where.offset, checked.error().message);
 }
 
-template <typename Body>
-void WeightCache::WithThawScratch(Body body) {
+void WeightCache::WithThawScratch(FunctionRef<void(std::byte* scratch)> body) {
   std::unique_lock lock(thaw_mutex_);
   thaw_scratch_free_.wait(lock, [&] { return !thaw_scratch_.empty(); });
   AlignedBuffer scratch = std::move(thaw_scratch_.back());

@@ -49,12 +49,12 @@ def thawed(frozen, path):
     write_model(path, reader, tensors)
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
+@pytest.fixture(scope="module", params=["tied", "untied"])
+def source(request, tmp_path_factory):
     """A llama of two layers with random weights that bfloat16 holds, in float32."""
     path = tmp_path_factory.mktemp("frozen") / "in.gguf"
     random = np.random.default_rng(1)
-    d_model, d_ff, n_vocab = 256, 1056, 48
+    d_model, d_ff, n_vocab = 256, 1056, 512
     writer = GGUFWriter(path, "llama")
     writer.add_context_length(64)
     writer.add_embedding_length(d_model)
@@ -74,7 +74,8 @@ def source(tmp_path_factory):
         writer.add_tensor(name + ".weight", np.ones(d_model, dtype=np.float32))
 
     matrix("token_embd", n_vocab, d_model)
-    matrix("output", n_vocab, d_model)
+    if request.param == "untied":
+        matrix("output", n_vocab, d_model)
     ones("output_norm")
     for layer in range(2):
         ones(f"blk.{layer}.attn_norm")
@@ -104,7 +105,7 @@ def models(request, thaw, source, tmp_path_factory):
 
 def logits(thaw, model, folder, *arguments):
     tokens, out = folder / "tokens.json", folder / "out.npy"
-    tokens.write_text(json.dumps([7 * i % 48 for i in range(40)]))
+    tokens.write_text(json.dumps([77 * i % 512 for i in range(40)]))
     thaw.results("logits", model, "--tokens", tokens, "--out", out, *arguments)
     return out.read_bytes()
 
@@ -129,6 +130,13 @@ def test_logits_are_the_bits_of_the_thawed_weights(thaw, models, tmp_path, kerne
 def test_logits_are_the_same_bits_however_weights_are_held(thaw, models, tmp_path, options):
     frozen, _ = models
     assert logits(thaw, frozen, tmp_path, *options) == logits(thaw, frozen, tmp_path)
+
+
+def test_a_table_that_is_the_output_too_is_frozen(models):
+    frozen, _ = models
+    blobs = frozen_reference.open_file(frozen)
+    tensors = {t.name for t in GGUFReader(frozen).tensors}
+    assert ("token_embd.weight" in blobs) == ("output.weight" not in tensors)
 
 
 def test_a_tensor_is_inspected_as_what_it_thaws_to(thaw, models, tmp_path):
