@@ -11,7 +11,7 @@
 
 namespace thaw {
 
-inline constexpr uint32_t kFrozenVersion = 1;
+inline constexpr uint32_t kFrozenVersion = 2;
 inline constexpr std::string_view kFrozenVersionKey = "thaw.frozen.version";
 
 enum class FrozenKind : uint32_t { kEcq = 1, kBf16 = 2 };
@@ -50,18 +50,18 @@ struct FrozenTileEntry {
 };
 static_assert(sizeof(FrozenTileEntry) == 24);
 
-inline constexpr int kFrozenMaxSymbols = 43;
+inline constexpr int kFrozenMaxSymbols = 44;
 
 struct FrozenStreamHeader {
   uint32_t rows;
   uint32_t coded_bytes;
-  uint32_t escape_bytes;
+  uint32_t patches;
   uint32_t shifts;
   uint8_t raw_planes;
   uint8_t symbols;
   uint8_t first_symbol;
   uint8_t zero;
-  uint8_t frequencies[kFrozenMaxSymbols + 1];
+  uint8_t frequencies[kFrozenMaxSymbols];
 };
 static_assert(sizeof(FrozenStreamHeader) == 64);
 
@@ -83,12 +83,14 @@ inline constexpr uint32_t kFrozenMaxStreamsPerTile = 64;
 inline constexpr uint64_t kFrozenMaxWeightsOfStream = uint64_t{1} << 24;
 inline constexpr uint64_t kFrozenMaxTileBytes = uint64_t{1} << 28;
 
+// The gap of a patch of the value 0, and the longest there is.
+inline constexpr int64_t kFrozenLongestGap = 65535;
+
+// What a patch of the value 1 adds to an integer q of ecq.
+inline constexpr int kFrozenPatchUnit = 4;
+
 // A block's shift: its number in the stream above, how far below.
 inline constexpr uint32_t kFrozenShiftBits = 4;
-
-// Lane l of a vector stands at this place among the 64 states of a set, and takes coded bytes in
-// that order.
-constexpr int64_t StateOfLane(int64_t lane) { return lane / 2 + lane % 2 * 32; }
 
 // The row and column of a vector that a lane holds.
 struct LanePlace {

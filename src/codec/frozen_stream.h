@@ -1,8 +1,8 @@
 // One stream of a frozen tile, looked at where it lies (docs/format.md, section 3), and the cursor
 // by which decoders walk through it.
 //
-// Views into bytes that must outlive them. Parsing looks at the head of the stream and at its
-// shifts and scales, not at what is coded; a decoder given a stream that was parsed never reads
+// Views into bytes that must outlive them. Parsing looks at the head of the stream, at its shifts,
+// scales and the places of its patches, not at what is coded; a decoder given a stream that was parsed never reads
 // outside of it, whatever its bytes.
 #pragma once
 
@@ -24,7 +24,8 @@ struct FrozenStream {
   const std::byte* raw = nullptr;     // 8 raw_planes a vector
   const std::byte* shifts = nullptr;  // u32
   const std::byte* scales = nullptr;  // f16, [rows] of ecq
-  const std::byte* escapes = nullptr;
+  const std::byte* gaps = nullptr;    // u16, of patches
+  const std::byte* values = nullptr;  // i8 or u8, of patches
   const std::byte* coded = nullptr;
   const std::byte* states = nullptr;
 
@@ -47,39 +48,45 @@ struct SlotTables {
   // slot - start - frequency * slot / 128, a signed number: x' = frequency * x / 128 + bias, with
   // the product divided as a whole.
   alignas(64) int8_t bias[kFrozenSlots];
-  // ecq: the number m of raw bits 0, as 2 m + its lowest bit (a signed number); the escape 1, which
-  // no number gives. bf16: the symbol; the escape is escape_symbol.
+  // ecq: the number m of raw bits 0, as 2 m + its lowest bit (a signed number). bf16: the symbol.
   alignas(64) uint8_t symbol[kFrozenSlots];
-  uint8_t escape_symbol = 1;
+};
+
+// The states of one set, by lanes.
+struct StateSet {
+  alignas(64) uint8_t low[kFrozenLanes];
+  alignas(64) uint8_t high[kFrozenLanes];
 };
 
 // A place in a stream, between two groups.
 struct StreamCursor {
-  alignas(64) uint16_t states[kFrozenStates];
+  StateSet states[kFrozenStateSets];
   SlotTables tables;
   FrozenStream stream;
   const std::byte* raw = nullptr;
-  const std::byte* escapes = nullptr;
   const std::byte* coded = nullptr;
-  // A place was beyond its section before some 8 vectors, where it was held back: it is broken.
+  // `coded` was beyond its section before some 8 vectors, where it was held back: the stream is
+  // broken.
   bool was_held_back = false;
+  bool has_wide_patch = false;  // a patched integer does not fit 8 bits
   uint32_t shifts_done = 0;
+  uint32_t patches_done = 0;
+  int64_t last_patched = 0;  // the weight of the patch before, in the order of coding
   int64_t group = 0;  // that comes next
 
   explicit StreamCursor(const FrozenStream& of);
 
   // Before each 8 vectors, which take less than what stands behind the sections.
   void HoldBack() {
-    if (coded > stream.states || escapes > stream.coded) [[unlikely]] {
+    if (coded > stream.states) [[unlikely]] {
       was_held_back = true;
-      coded = coded < stream.states ? coded : stream.states;
-      escapes = escapes < stream.coded ? escapes : stream.coded;
+      coded = stream.states;
     }
   }
 };
 
 // Whether a cursor that has gone through all groups has found the stream whole: all states at their
-// end, all escapes and coded bytes taken. kCorrupt says what is not.
+// end, all coded bytes taken, no patch out of range. kCorrupt says what is not.
 Result<void> CheckStreamEnd(const StreamCursor& cursor);
 
 }  // namespace thaw

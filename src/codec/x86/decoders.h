@@ -7,11 +7,11 @@
 // that another object file emits too, so they call no inline function or template of another header
 // and keep their own in an anonymous namespace. A test lists the symbols of their objects.
 //
-// Why they stay within the stream, whatever its bytes: before each 8 vectors, `coded` and `escapes`
-// are held at or below the ends of their sections. From there 8 vectors move each on by at most 512
-// bytes, and whole registers are loaded there, at most 64 bytes from a place that 7 vectors moved:
-// nothing is read 512 bytes or more behind an end, where 1024 bytes of states stand. Raw planes
-// have their fixed place for every vector of the stream.
+// Why they stay within the stream, whatever its bytes: before each 8 vectors, `coded` is held at or
+// below the end of its section. From there 8 vectors move it on by at most 512 bytes, and whole
+// registers are loaded there, at most 64 bytes from a place that 7 vectors moved: nothing is read
+// 512 bytes or more behind the end, where 1024 bytes of states stand. Raw planes have their fixed
+// place for every vector of the stream.
 #pragma once
 
 #include "codec/frozen_stream.h"
