@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/check.h"
+
 namespace thaw {
 namespace {
 
@@ -13,15 +15,21 @@ constexpr double kGivenUp = 1.02;
 // What a symbol of this frequency takes.
 double BitsOfFrequency(int frequency) { return 7 - std::log2(static_cast<double>(frequency)); }
 
-// Frequencies that add up to 128 for these counts, the last that of the escape: each slot goes to
-// where it saves most, after one for every count that is not 0. False where there are too many.
-bool ShareSlots(std::span<const int64_t> counts, std::span<uint8_t> frequencies) {
+// The gap and the value of a patch.
+constexpr double kPatchBits = 24;
+
+// Frequencies that add up to 128 for these counts, two or more: each slot goes to where it saves
+// most, after one for every count that is not 0, and for a neighbour of the largest, so that there
+// are an even and an odd number to stand in for others.
+void ShareSlots(std::span<const int64_t> counts, std::span<uint8_t> frequencies) {
+  const auto largest = static_cast<size_t>(std::ranges::max_element(counts) - counts.begin());
+  const size_t neighbour = largest + 1 < counts.size() ? largest + 1 : largest - 1;
   int left = kFrozenSlots;
   for (size_t i = 0; i < counts.size(); ++i) {
-    frequencies[i] = counts[i] > 0 || i + 1 == counts.size() ? 1 : 0;
+    frequencies[i] = counts[i] > 0 || i == largest || i == neighbour ? 1 : 0;
     left -= frequencies[i];
   }
-  if (left < 0) return false;
+  THAW_CHECK(left >= 0);
   std::vector<double> savings(counts.size());
   const auto saving = [&](size_t i) {
     const double f = frequencies[i];
@@ -31,33 +39,39 @@ bool ShareSlots(std::span<const int64_t> counts, std::span<uint8_t> frequencies)
   for (size_t i = 0; i < counts.size(); ++i) savings[i] = saving(i);
   for (; left > 0; --left) {
     const auto best = static_cast<size_t>(std::ranges::max_element(savings) - savings.begin());
-    // A single symbol that has 127 leaves the rest to the escape.
-    const size_t to = savings[best] > 0 ? best : counts.size() - 1;
+    // A single number that has 127 leaves the rest to its neighbour.
+    const size_t to = savings[best] > 0 ? best : neighbour;
     ++frequencies[to];
     savings[to] = saving(to);
   }
-  return true;
+}
+
+// Of those of each parity the one with the highest frequency.
+void ChooseStandIns(Alphabet& alphabet) {
+  std::array<int, 2> most = {};
+  for (int i = 0; i < alphabet.symbols; ++i) {
+    const int frequency = alphabet.frequencies[static_cast<size_t>(i)];
+    const int number = alphabet.first + i;
+    const auto parity = static_cast<size_t>(number & 1);
+    if (frequency <= most[parity]) continue;
+    most[parity] = frequency;
+    alphabet.stand_ins[parity] = number;
+  }
 }
 
 Alphabet AlphabetOf(const Histogram& histogram, int begin, int end) {
   Alphabet alphabet;
   alphabet.first = histogram.least + begin;
   alphabet.symbols = end - begin;
-  std::vector<int64_t> counts(histogram.counts.begin() + begin, histogram.counts.begin() + end);
-  int64_t escapes = 0;
-  for (int i = 0; i < std::ssize(histogram.counts); ++i) {
-    if (i < begin || i >= end) escapes += histogram.counts[static_cast<size_t>(i)];
-  }
-  counts.push_back(escapes);
-  if (!ShareSlots(counts, std::span(alphabet.frequencies).first(counts.size()))) {
-    alphabet.bits = std::numeric_limits<double>::infinity();
-    return alphabet;
-  }
-  alphabet.bits = 8 * static_cast<double>(escapes);
+  const std::span counts = histogram.counts;
+  const auto width = static_cast<size_t>(end - begin);
+  ShareSlots(counts.subspan(static_cast<size_t>(begin), width),
+             std::span(alphabet.frequencies).first(width));
+  ChooseStandIns(alphabet);
   for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] > 0) {
-      alphabet.bits += static_cast<double>(counts[i]) * BitsOfFrequency(alphabet.frequencies[i]);
-    }
+    if (counts[i] == 0) continue;
+    const int number = histogram.least + static_cast<int>(i);
+    alphabet.bits += static_cast<double>(counts[i]) * alphabet.BitsOf(number);
   }
   return alphabet;
 }
@@ -65,21 +79,20 @@ Alphabet AlphabetOf(const Histogram& histogram, int begin, int end) {
 }  // namespace
 
 double Alphabet::BitsOf(int number) const {
-  const int symbol = number - first;
-  const bool is_symbol = symbol >= 0 && symbol < symbols;
-  const int at = is_symbol && frequencies[static_cast<size_t>(symbol)] > 0 ? symbol : symbols;
-  return BitsOfFrequency(frequencies[static_cast<size_t>(at)]) + (at == symbols ? 8 : 0);
+  const int coded = Has(number) ? number : StandInFor(number);
+  return BitsOfFrequency(frequencies[static_cast<size_t>(coded - first)]) +
+         (coded == number ? 0 : kPatchBits);
 }
 
 // From the widest range at the middle of the counts on, ends are left out one by one. That may take
 // more bits before it takes fewer: of long tails each symbol has a slot that the middle would use
-// better, but what one gives up is little beside the slots that the escape then needs.
+// better.
 Alphabet ChooseAlphabet(const Histogram& histogram) {
   const auto n = static_cast<int>(histogram.counts.size());
   int begin = 0;
   int end = n;
-  while (end - begin > 1 && histogram.counts[static_cast<size_t>(begin)] == 0) ++begin;
-  while (end - begin > 1 && histogram.counts[static_cast<size_t>(end - 1)] == 0) --end;
+  while (end - begin > 2 && histogram.counts[static_cast<size_t>(begin)] == 0) ++begin;
+  while (end - begin > 2 && histogram.counts[static_cast<size_t>(end - 1)] == 0) --end;
   const auto at = [&](int i) { return histogram.counts[static_cast<size_t>(i)]; };
   while (end - begin > kFrozenMaxSymbols) {
     if (at(begin) < at(end - 1)) {
@@ -89,7 +102,7 @@ Alphabet ChooseAlphabet(const Histogram& histogram) {
     }
   }
   Alphabet best = AlphabetOf(histogram, begin, end);
-  while (end - begin > 1) {
+  while (end - begin > 2) {
     const bool drops_first = at(begin) < at(end - 1);
     const Alphabet smaller =
         AlphabetOf(histogram, begin + (drops_first ? 1 : 0), end - (drops_first ? 0 : 1));

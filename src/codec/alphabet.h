@@ -19,20 +19,28 @@ struct Histogram {
   std::vector<int64_t> counts;
 };
 
-// The symbols of a stream with their frequencies, that of the escape behind them, and the bits that
-// coding what was counted takes: symbols, escapes and their bytes, raw planes.
+// The symbols of a stream with their frequencies, and the bits that coding what was counted takes:
+// symbols, patches, raw planes.
 struct Alphabet {
   int first = 0;
   int symbols = 0;
   int raw_planes = 0;
-  std::array<uint8_t, kFrozenMaxSymbols + 1> frequencies = {};
+  std::array<uint8_t, kFrozenMaxSymbols> frequencies = {};
+  std::array<int, 2> stand_ins = {};  // the even and the odd number that take the fewest bits
   double bits = 0;
 
+  // Whether a number is coded as it is.
+  bool Has(int number) const {
+    const int symbol = number - first;
+    return symbol >= 0 && symbol < symbols && frequencies[static_cast<size_t>(symbol)] > 0;
+  }
+  // The number that is coded, and patched, in place of one that the alphabet does not have.
+  int StandInFor(int number) const { return stand_ins[static_cast<size_t>(number & 1)]; }
   // What coding one number s takes, without raw planes.
   double BitsOf(int number) const;
 };
 
-// The range of numbers that is cheapest to code, the others being escapes. No raw planes.
+// The range of numbers that is cheapest to code, the others being patched. No raw planes.
 Alphabet ChooseAlphabet(const Histogram& histogram);
 
 // The numbers m that an ecq stream codes, kFrozenNumbers of them, m = kFrozenLeastNumber first.

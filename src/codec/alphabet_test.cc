@@ -40,12 +40,12 @@ double EntropyBits(const Counts& counts) {
 
 // Symbols of long tails must not take the slots of the others: with a slot for every number that
 // occurs, Student's distribution takes 8 % more than its entropy.
-TEST(Alphabet, TakesAtMostOneAndAHalfPercentMoreThanTheEntropy) {
+TEST(Alphabet, TakesLittleMoreThanTheEntropy) {
   for (const double deviation : {0.3, 0.5, 1.0, 1.7, 3.0, 8.0, 20.0}) {
     const Counts normal = CountDrawn(std::normal_distribution<double>(), deviation);
     EXPECT_LT(ChooseEcqAlphabet(normal).bits, 1.015 * EntropyBits(normal)) << deviation;
     const Counts heavy = CountDrawn(std::student_t_distribution<double>(5), deviation);
-    EXPECT_LT(ChooseEcqAlphabet(heavy).bits, 1.015 * EntropyBits(heavy)) << deviation;
+    EXPECT_LT(ChooseEcqAlphabet(heavy).bits, 1.025 * EntropyBits(heavy)) << deviation;
   }
 }
 
@@ -60,7 +60,7 @@ TEST(Alphabet, AddsUpWhatItsNumbersTake) {
   EXPECT_NEAR(bits, alphabet.bits, 1e-9 * bits);
 }
 
-TEST(Alphabet, FrequenciesAddUpTo128AndLeaveTheEscapeOne) {
+TEST(Alphabet, FrequenciesAddUpTo128AndAnEvenAndAnOddNumberStandInForOthers) {
   Counts lonely = {};
   lonely[At(0)] = 1000;
   Counts uniform;
@@ -71,7 +71,10 @@ TEST(Alphabet, FrequenciesAddUpTo128AndLeaveTheEscapeOne) {
     const auto& f = alphabet.frequencies;
     EXPECT_EQ(std::accumulate(f.begin(), f.end(), 0), kFrozenSlots);
     EXPECT_LT(*std::max_element(f.begin(), f.end()), kFrozenSlots);
-    EXPECT_GE(f[static_cast<size_t>(alphabet.symbols)], 1);
+    for (int m = -64; m < 64; ++m) {
+      EXPECT_TRUE(alphabet.Has(alphabet.StandInFor(m)));
+      EXPECT_EQ((alphabet.StandInFor(m) - m) % 2, 0);
+    }
   }
 }
 

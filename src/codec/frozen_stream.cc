@@ -9,7 +9,7 @@
 namespace thaw {
 namespace {
 
-constexpr uint64_t kStateBytes = kFrozenStates * sizeof(uint16_t);
+constexpr uint64_t kStateBytes = kFrozenStateSets * sizeof(StateSet);
 constexpr uint16_t kInfinity = 0x7c00;
 
 template <typename T>
@@ -29,8 +29,9 @@ void Place(FrozenStream& s, const std::byte* bytes) {
   s.raw = bytes + sizeof(h);
   s.shifts = s.raw + 8 * h.raw_planes * VectorsOf(s);
   s.scales = s.shifts + sizeof(uint32_t) * uint64_t{h.shifts};
-  s.escapes = s.scales + (s.kind == FrozenKind::kEcq ? 2 * static_cast<uint64_t>(s.rows) : 0);
-  s.coded = s.escapes + h.escape_bytes;
+  s.gaps = s.scales + (s.kind == FrozenKind::kEcq ? 2 * static_cast<uint64_t>(s.rows) : 0);
+  s.values = s.gaps + sizeof(uint16_t) * uint64_t{h.patches};
+  s.coded = s.values + h.patches;
   s.states = s.coded + h.coded_bytes;
   const auto end = static_cast<uint64_t>(s.states + kStateBytes - bytes);
   s.bytes = (end + kFrozenAlignment - 1) / kFrozenAlignment * kFrozenAlignment;
@@ -42,10 +43,10 @@ Result<void> CheckCounts(const FrozenStream& s, int64_t rows) {
     return Fail(ErrorCode::kCorrupt, "its rows are {}, expected {}", h.rows, rows);
   }
   const uint64_t weights = VectorsOf(s) * kFrozenLanes;
-  if (h.coded_bytes > weights || h.escape_bytes > weights) {
+  if (h.coded_bytes > weights || h.patches > weights) {
     return Fail(ErrorCode::kCorrupt,
-                "it has {} coded bytes and {} escapes, expected at most one a weight, {}",
-                h.coded_bytes, h.escape_bytes, weights);
+                "it has {} coded bytes and {} patches, expected at most one a weight, {}",
+                h.coded_bytes, h.patches, weights);
   }
   const bool is_ecq = s.kind == FrozenKind::kEcq;
   const uint64_t most_shifts = is_ecq ? weights / kFrozenBlock : 0;
@@ -61,8 +62,8 @@ Result<void> CheckCounts(const FrozenStream& s, int64_t rows) {
 }
 
 Result<void> CheckSymbols(FrozenKind kind, const FrozenStreamHeader& h) {
-  if (h.symbols < 1 || h.symbols > kFrozenMaxSymbols) {
-    return Fail(ErrorCode::kCorrupt, "its symbols are {}, expected 1 to {}", h.symbols,
+  if (h.symbols < 2 || h.symbols > kFrozenMaxSymbols) {
+    return Fail(ErrorCode::kCorrupt, "its symbols are {}, expected 2 to {}", h.symbols,
                 kFrozenMaxSymbols);
   }
   const bool is_ecq = kind == FrozenKind::kEcq;
@@ -75,19 +76,17 @@ Result<void> CheckSymbols(FrozenKind kind, const FrozenStreamHeader& h) {
                 first, last, least, most);
   }
   int sum = 0;
-  for (int i = 0; i <= kFrozenMaxSymbols; ++i) {
+  for (int i = 0; i < kFrozenMaxSymbols; ++i) {
     const int frequency = h.frequencies[i];
     sum += frequency;
-    if (frequency >= kFrozenSlots || (i > h.symbols && frequency != 0)) {
+    if (frequency >= kFrozenSlots || (i >= h.symbols && frequency != 0)) {
       return Fail(ErrorCode::kCorrupt, "frequency {} is {}, expected {}", i, frequency,
-                  i > h.symbols ? "0 behind that of the escape" : "at most 127");
+                  i >= h.symbols ? "0 behind those of the symbols" : "at most 127");
     }
   }
-  if (sum != kFrozenSlots || h.frequencies[h.symbols] == 0 || h.zero != 0) {
+  if (sum != kFrozenSlots || h.zero != 0) {
     return Fail(ErrorCode::kCorrupt,
-                "its frequencies add up to {} with {} for the escape, and byte 19 is {}; expected "
-                "128, 1 or more, and 0",
-                sum, h.frequencies[h.symbols], h.zero);
+                "its frequencies add up to {}, and byte 19 is {}; expected 128 and 0", sum, h.zero);
   }
   return {};
 }
@@ -126,6 +125,25 @@ Result<void> CheckScales(const FrozenStream& s) {
   return {};
 }
 
+// Patches lie within the stream, one behind the other.
+Result<void> CheckPatches(const FrozenStream& s) {
+  const auto weights = static_cast<int64_t>(VectorsOf(s) * kFrozenLanes);
+  int64_t last = 0;
+  for (uint32_t i = 0; i < s.header.patches; ++i) {
+    const int64_t gap = GapOf(s, i);
+    const bool is_of_nothing = s.values[i] == std::byte{0};
+    last += gap;
+    if (last < weights && (gap > 0 || i == 0) && (!is_of_nothing || gap == kFrozenLongestGap)) {
+      continue;
+    }
+    return Fail(ErrorCode::kCorrupt,
+                "patch {}, of the value {}, is {} weights behind the one before it, at weight {}; "
+                "expected 1 or more ({} where the value is 0) and a weight below {}",
+                i, std::to_integer<int>(s.values[i]), gap, last, kFrozenLongestGap, weights);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<FrozenStream> ParseFrozenStream(FrozenKind kind, int64_t cols, int64_t rows,
@@ -148,6 +166,7 @@ Result<FrozenStream> ParseFrozenStream(FrozenKind kind, int64_t cols, int64_t ro
     return Fail(ErrorCode::kCorrupt, "the bytes behind its states are not 0");
   }
   if (kind == FrozenKind::kEcq) THAW_TRY(CheckScales(s));
+  THAW_TRY(CheckPatches(s));
   return s;
 }
 
@@ -159,20 +178,15 @@ FrozenStream TrustedFrozenStream(FrozenKind kind, int64_t cols, const std::byte*
   return s;
 }
 
-StreamCursor::StreamCursor(const FrozenStream& of)
-    : stream(of), raw(of.raw), escapes(of.escapes), coded(of.coded) {
+StreamCursor::StreamCursor(const FrozenStream& of) : stream(of), raw(of.raw), coded(of.coded) {
   std::memcpy(states, of.states, sizeof(states));
   const FrozenStreamHeader& h = of.header;
   const bool is_ecq = of.kind == FrozenKind::kEcq;
-  // No symbol of bf16 is the one before the first, as there are fewer than 256.
-  tables.escape_symbol = is_ecq ? 1 : static_cast<uint8_t>(h.first_symbol - 1);
   int slot = 0;
-  for (int i = 0; i <= h.symbols; ++i) {
+  for (int i = 0; i < h.symbols; ++i) {
     const int frequency = h.frequencies[i];
     int symbol = static_cast<uint8_t>(h.first_symbol + i);
-    if (i == h.symbols) {
-      symbol = tables.escape_symbol;
-    } else if (is_ecq) {
+    if (is_ecq) {
       const int m = static_cast<int8_t>(symbol) * (1 << h.raw_planes);
       symbol = 2 * m | (m & 1);
     }
@@ -189,31 +203,23 @@ Result<void> CheckStreamEnd(const StreamCursor& cursor) {
   const FrozenStream& s = cursor.stream;
   THAW_CHECK(cursor.group == s.groups());
   if (cursor.was_held_back) {
-    return Fail(ErrorCode::kCorrupt, "its weights take more than its {} coded bytes and {} escapes",
-                s.header.coded_bytes, s.header.escape_bytes);
+    return Fail(ErrorCode::kCorrupt, "its weights take more than its {} coded bytes",
+                s.header.coded_bytes);
   }
   if (cursor.coded != s.states) {
     return Fail(ErrorCode::kCorrupt, "its weights take {} coded bytes, expected {}",
                 cursor.coded - s.coded, s.header.coded_bytes);
   }
-  if (cursor.escapes != s.coded) {
-    return Fail(ErrorCode::kCorrupt, "its weights take {} escapes, expected {}",
-                cursor.escapes - s.escapes, s.header.escape_bytes);
+  for (int64_t i = 0; i < kFrozenStates; ++i) {
+    const StateSet& set = cursor.states[i / kFrozenLanes];
+    const int x = 256 * set.high[i % kFrozenLanes] + set.low[i % kFrozenLanes];
+    if (x == kFrozenLowestState) continue;
+    return Fail(ErrorCode::kCorrupt, "state {} ends at {}, expected {}", i, x, kFrozenLowestState);
   }
-  const auto* wrong =
-      std::ranges::find_if(cursor.states, [](uint16_t x) { return x != kFrozenLowestState; });
-  if (wrong != std::end(cursor.states)) {
-    return Fail(ErrorCode::kCorrupt, "state {} ends at {}, expected {}", wrong - cursor.states,
-                *wrong, kFrozenLowestState);
+  if (cursor.has_wide_patch) {
+    return Fail(ErrorCode::kCorrupt, "a patch takes an integer beyond -128 or 127");
   }
-  if (s.kind == FrozenKind::kBf16) return {};
-  const std::byte* bad = std::find_if(s.escapes, s.coded, [](std::byte e) {
-    return (e & std::byte{1}) != (e >> 1 & std::byte{1});
-  });
-  if (bad == s.coded) return {};
-  return Fail(ErrorCode::kCorrupt,
-              "escape {} is {:#04x}, whose lowest bit is not that of its number", bad - s.escapes,
-              std::to_integer<int>(*bad));
+  return {};
 }
 
 }  // namespace thaw

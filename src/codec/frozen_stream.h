@@ -2,12 +2,13 @@
 // by which decoders walk through it.
 //
 // Views into bytes that must outlive them. Parsing looks at the head of the stream, at its shifts,
-// scales and the places of its patches, not at what is coded; a decoder given a stream that was parsed never reads
-// outside of it, whatever its bytes.
+// scales and the places of its patches, not at what is coded; a decoder given a stream that was
+// parsed never reads outside of it, whatever its bytes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "base/result.h"
@@ -72,7 +73,7 @@ struct StreamCursor {
   uint32_t shifts_done = 0;
   uint32_t patches_done = 0;
   int64_t last_patched = 0;  // the weight of the patch before, in the order of coding
-  int64_t group = 0;  // that comes next
+  int64_t group = 0;         // that comes next
 
   explicit StreamCursor(const FrozenStream& of);
 
@@ -84,6 +85,28 @@ struct StreamCursor {
     }
   }
 };
+
+// The gap of a patch.
+inline int64_t GapOf(const FrozenStream& stream, uint32_t patch) {
+  uint16_t gap;
+  std::memcpy(&gap, stream.gaps + sizeof(gap) * uint64_t{patch}, sizeof(gap));
+  return gap;
+}
+
+// Calls `take(weight, value)` for the patches of the cursor's group, with the number of the weight
+// in the group in the order of coding, and moves the cursor behind them.
+template <typename Take>
+void TakePatches(StreamCursor& cursor, Take take) {
+  const FrozenStream& stream = cursor.stream;
+  const int64_t weights = kFrozenGroupRows * stream.cols;
+  const int64_t begin = cursor.group * weights;
+  for (; cursor.patches_done < stream.header.patches; ++cursor.patches_done) {
+    const int64_t weight = cursor.last_patched + GapOf(stream, cursor.patches_done) - begin;
+    if (weight >= weights) return;
+    take(weight, std::to_integer<uint8_t>(stream.values[cursor.patches_done]));
+    cursor.last_patched = begin + weight;
+  }
+}
 
 // Whether a cursor that has gone through all groups has found the stream whole: all states at their
 // end, all coded bytes taken, no patch out of range. kCorrupt says what is not.

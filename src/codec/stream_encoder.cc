@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "codec/alphabet.h"
 #include "codec/frozen_format.h"
+#include "codec/frozen_stream.h"
 
 namespace thaw {
 namespace {
@@ -17,7 +18,7 @@ class RansEncoder {
   explicit RansEncoder(const Alphabet& alphabet, int64_t vectors)
       : bytes_(static_cast<size_t>(vectors * kFrozenLanes)), front_(bytes_.size()) {
     uint32_t start = 0;
-    for (int i = 0; i <= alphabet.symbols; ++i) {
+    for (int i = 0; i < alphabet.symbols; ++i) {
       frequencies_[static_cast<size_t>(i)] = alphabet.frequencies[static_cast<size_t>(i)];
       starts_[static_cast<size_t>(i)] = start;
       start += frequencies_[static_cast<size_t>(i)];
@@ -28,42 +29,44 @@ class RansEncoder {
   // `symbols`: by lanes, the number of each in the alphabet.
   void Encode(int64_t vector, const uint8_t (&symbols)[kFrozenLanes]) {
     uint32_t* states = states_ + vector % kFrozenStateSets * kFrozenLanes;
-    for (int64_t at = kFrozenLanes - 1; at >= 0; --at) {
-      const uint8_t symbol = symbols[at % 32 * 2 + at / 32];
+    for (int64_t lane = kFrozenLanes - 1; lane >= 0; --lane) {
+      const uint8_t symbol = symbols[lane];
       const uint32_t frequency = frequencies_[symbol];
-      uint32_t x = states[at];
+      uint32_t x = states[lane];
       if (x >= frequency << 9) {
         bytes_[--front_] = static_cast<std::byte>(x);
         x >>= 8;
       }
-      states[at] = x / frequency * kFrozenSlots + x % frequency + starts_[symbol];
+      states[lane] = x / frequency * kFrozenSlots + x % frequency + starts_[symbol];
     }
   }
 
   std::span<const std::byte> coded() const { return std::span(bytes_).subspan(front_); }
-  std::array<uint16_t, kFrozenStates> states() const {
-    std::array<uint16_t, kFrozenStates> states;
-    std::ranges::transform(states_, states.begin(),
-                           [](uint32_t x) { return static_cast<uint16_t>(x); });
-    return states;
+  std::array<StateSet, kFrozenStateSets> states() const {
+    std::array<StateSet, kFrozenStateSets> sets;
+    for (int64_t i = 0; i < kFrozenStates; ++i) {
+      StateSet& set = sets[static_cast<size_t>(i / kFrozenLanes)];
+      set.low[i % kFrozenLanes] = static_cast<uint8_t>(states_[i]);
+      set.high[i % kFrozenLanes] = static_cast<uint8_t>(states_[i] >> 8);
+    }
+    return sets;
   }
 
  private:
   std::vector<std::byte> bytes_;
   size_t front_;  // of what is written
-  uint32_t frequencies_[kFrozenMaxSymbols + 1] = {};
-  uint32_t starts_[kFrozenMaxSymbols + 1] = {};
+  uint32_t frequencies_[kFrozenMaxSymbols] = {};
+  uint32_t starts_[kFrozenMaxSymbols] = {};
   uint32_t states_[kFrozenStates];
 };
 
-// A stream's weights by vectors: a number for the alphabet, what escapes give, the raw planes.
+// A stream's weights by vectors: a number for the alphabet, the raw planes.
 struct Vectors {
   FrozenKind kind = FrozenKind::kEcq;
   int64_t rows = 0;
   int64_t cols = 0;
   int raw_planes = 0;
   std::vector<int16_t> numbers = {};   // [vectors, 64], what the alphabet has symbols of
-  std::vector<uint8_t> escapes = {};   // [vectors, 64], what each would be as an escape
   std::vector<std::byte> raw = {};     // the section
   std::vector<std::byte> shifts = {};  // the section
   std::span<const uint16_t> scales = {};
@@ -77,25 +80,64 @@ void AppendBytes(std::span<const T> values, std::vector<std::byte>& out) {
   out.insert(out.end(), bytes.begin(), bytes.end());
 }
 
-void AppendStream(const Vectors& of, const Alphabet& alphabet, std::vector<std::byte>& out) {
+// Patches in the order of their weights.
+class Patches {
+ public:
+  // Every weight lies behind the one before.
+  void Add(int64_t weight, int value) {
+    for (; weight - last_ > kFrozenLongestGap; last_ += kFrozenLongestGap) {
+      Append(kFrozenLongestGap, 0);
+    }
+    Append(weight - last_, value);
+    last_ = weight;
+  }
+
+  const std::vector<uint16_t>& gaps() const { return gaps_; }
+  const std::vector<uint8_t>& values() const { return values_; }
+
+ private:
+  void Append(int64_t gap, int value) {
+    gaps_.push_back(static_cast<uint16_t>(gap));
+    values_.push_back(static_cast<uint8_t>(value));
+  }
+
+  std::vector<uint16_t> gaps_;
+  std::vector<uint8_t> values_;
+  int64_t last_ = 0;
+};
+
+// Puts stand-ins for the numbers that the alphabet does not have.
+Patches StandIn(const Alphabet& alphabet, Vectors& of) {
+  Patches patches;
+  for (size_t at = 0; at < of.numbers.size(); ++at) {
+    const int number = of.numbers[at];
+    if (alphabet.Has(number)) continue;
+    const int stand_in = alphabet.StandInFor(number);
+    const int missing = number - stand_in;
+    // Of ecq the numbers are those of q without the trellis's bit and the raw planes.
+    patches.Add(static_cast<int64_t>(at), of.kind == FrozenKind::kBf16
+                                              ? missing
+                                              : missing * (2 << of.raw_planes) / kFrozenPatchUnit);
+    of.numbers[at] = static_cast<int16_t>(stand_in);
+  }
+  return patches;
+}
+
+void AppendStream(Vectors& of, const Alphabet& alphabet, std::vector<std::byte>& out) {
+  const Patches patches = StandIn(alphabet, of);
   RansEncoder encoder(alphabet, of.count());
-  std::vector<uint8_t> escapes;  // from the last to the first
   for (int64_t v = of.count() - 1; v >= 0; --v) {
     uint8_t symbols[kFrozenLanes];
-    for (int64_t lane = kFrozenLanes - 1; lane >= 0; --lane) {
+    for (int64_t lane = 0; lane < kFrozenLanes; ++lane) {
       const auto at = static_cast<size_t>(v * kFrozenLanes + lane);
-      const int symbol = of.numbers[at] - alphabet.first;
-      const bool is_symbol = symbol >= 0 && symbol < alphabet.symbols;
-      symbols[lane] = static_cast<uint8_t>(is_symbol ? symbol : alphabet.symbols);
-      if (!is_symbol) escapes.push_back(of.escapes[at]);
+      symbols[lane] = static_cast<uint8_t>(of.numbers[at] - alphabet.first);
     }
     encoder.Encode(v, symbols);
   }
-  std::ranges::reverse(escapes);
   FrozenStreamHeader header = {
       .rows = static_cast<uint32_t>(of.rows),
       .coded_bytes = static_cast<uint32_t>(encoder.coded().size()),
-      .escape_bytes = static_cast<uint32_t>(escapes.size()),
+      .patches = static_cast<uint32_t>(patches.gaps().size()),
       .shifts = static_cast<uint32_t>(of.shifts.size() / sizeof(uint32_t)),
       .raw_planes = static_cast<uint8_t>(of.raw_planes),
       .symbols = static_cast<uint8_t>(alphabet.symbols),
@@ -106,13 +148,14 @@ void AppendStream(const Vectors& of, const Alphabet& alphabet, std::vector<std::
   std::ranges::copy(alphabet.frequencies, header.frequencies);
   const size_t begin = out.size();
   AppendBytes(std::span<const FrozenStreamHeader>(&header, 1), out);
-  AppendBytes(std::span(of.raw), out);
-  AppendBytes(std::span(of.shifts), out);
+  AppendBytes(std::span<const std::byte>(of.raw), out);
+  AppendBytes(std::span<const std::byte>(of.shifts), out);
   AppendBytes(of.scales, out);
-  AppendBytes(std::span<const uint8_t>(escapes), out);
+  AppendBytes<uint16_t>(patches.gaps(), out);
+  AppendBytes<uint8_t>(patches.values(), out);
   AppendBytes(encoder.coded(), out);
   const auto states = encoder.states();
-  AppendBytes(std::span<const uint16_t>(states), out);
+  AppendBytes(std::span<const StateSet>(states), out);
   const size_t bytes = out.size() - begin;
   out.resize(begin + (bytes + kFrozenAlignment - 1) / kFrozenAlignment * kFrozenAlignment);
 }
@@ -146,14 +189,10 @@ std::array<int64_t, kFrozenNumbers> CountNumbers(std::span<const int16_t> number
   return counts;
 }
 
-// The planes of a stream whose symbols are known: nothing beside an escape.
-std::vector<std::byte> RawPlanes(std::span<const int16_t> numbers, const Alphabet& alphabet,
-                                 int planes) {
+std::vector<std::byte> RawPlanes(std::span<const int16_t> numbers, int planes) {
   const size_t vectors = numbers.size() / kFrozenLanes;
   std::vector<uint64_t> bits(vectors * static_cast<size_t>(planes));
   for (size_t at = 0; at < numbers.size(); ++at) {
-    const int symbol = (numbers[at] >> planes) - alphabet.first;
-    if (symbol < 0 || symbol >= alphabet.symbols) continue;
     for (int plane = 0; plane < planes; ++plane) {
       const auto bit = static_cast<uint64_t>(numbers[at] >> plane & 1);
       bits[at / kFrozenLanes * static_cast<size_t>(planes) + static_cast<size_t>(plane)] |=
@@ -192,11 +231,7 @@ void AppendEcqStream(int64_t rows, int64_t cols, std::span<const int8_t> q,
   const Alphabet alphabet = ChooseEcqAlphabet(CountNumbers(numbers));
   const int planes = alphabet.raw_planes;
   Vectors vectors{.kind = FrozenKind::kEcq, .rows = rows, .cols = cols, .raw_planes = planes};
-  vectors.escapes.reserve(numbers.size());
-  for (const int16_t m : numbers) {
-    vectors.escapes.push_back(static_cast<uint8_t>(2 * m | (m & 1)));
-  }
-  vectors.raw = RawPlanes(numbers, alphabet, planes);
+  vectors.raw = RawPlanes(numbers, planes);
   for (int16_t& m : numbers) m = static_cast<int16_t>(m >> planes);
   vectors.numbers = std::move(numbers);
   vectors.shifts = ShiftSection(cols, shifts);
@@ -210,7 +245,6 @@ void AppendBf16Stream(int64_t rows, int64_t cols, std::span<const uint16_t> weig
   THAW_CHECK(std::ssize(weights) == rows * cols);
   Vectors vectors{.kind = FrozenKind::kBf16, .rows = rows, .cols = cols, .raw_planes = 8};
   vectors.numbers.resize(weights.size());
-  vectors.escapes.resize(weights.size());
   vectors.raw.resize(weights.size());
   Histogram histogram{.least = 0, .counts = std::vector<int64_t>(256)};
   for (int64_t v = 0; v < vectors.count(); ++v) {
@@ -223,7 +257,6 @@ void AppendBf16Stream(int64_t rows, int64_t cols, std::span<const uint16_t> weig
       const auto at = static_cast<size_t>(v * kFrozenLanes + lane);
       const auto exponent = static_cast<uint8_t>(bits >> 7);
       vectors.numbers[at] = exponent;
-      vectors.escapes[at] = exponent;
       vectors.raw[at] = static_cast<std::byte>(bits << 1 | bits >> 15);
       ++histogram.counts[exponent];
     }

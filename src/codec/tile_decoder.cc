@@ -21,35 +21,30 @@ T Load(const std::byte* p) {
   return value;
 }
 
-// The symbols of one vector, as SlotTables has them, by lanes; escapes are put in.
-void DecodeSymbols(StreamCursor& cursor, int64_t vector, std::byte (&symbols)[kFrozenLanes],
-                   bool (&is_escape)[kFrozenLanes]) {
+// The symbols of one vector, as SlotTables has them, by lanes.
+void DecodeSymbols(StreamCursor& cursor, int64_t vector, std::byte (&symbols)[kFrozenLanes]) {
   const SlotTables& tables = cursor.tables;
-  uint16_t* states = cursor.states + vector % kFrozenStateSets * kFrozenLanes;
-  for (int64_t at = 0; at < kFrozenLanes; ++at) {
-    const int64_t lane = at % 32 * 2 + at / 32;
-    const uint32_t slot = states[at] % kFrozenSlots;
-    uint32_t x = static_cast<uint32_t>(states[at]) * tables.doubled_frequency[slot] / 256;
+  StateSet& states = cursor.states[vector % kFrozenStateSets];
+  for (int64_t lane = 0; lane < kFrozenLanes; ++lane) {
+    const uint32_t slot = states.low[lane] % kFrozenSlots;
+    uint32_t x = 256U * states.high[lane] + states.low[lane];
+    x = x * tables.doubled_frequency[slot] / 256;
     x = static_cast<uint16_t>(x + static_cast<uint32_t>(tables.bias[slot]));
     if (x < kFrozenLowestState) x = x << 8 | std::to_integer<uint32_t>(*cursor.coded++);
-    states[at] = static_cast<uint16_t>(x);
+    states.low[lane] = static_cast<uint8_t>(x);
+    states.high[lane] = static_cast<uint8_t>(x >> 8);
     symbols[lane] = std::byte{tables.symbol[slot]};
-  }
-  for (int64_t lane = 0; lane < kFrozenLanes; ++lane) {
-    is_escape[lane] = symbols[lane] == std::byte{tables.escape_symbol};
-    if (is_escape[lane]) symbols[lane] = *cursor.escapes++;
   }
 }
 
-// The numbers of raw planes that lanes without an escape have, added to the symbols.
-void AddRawBits(StreamCursor& cursor, std::byte (&symbols)[kFrozenLanes],
-                const bool (&is_escape)[kFrozenLanes]) {
+// The numbers of raw planes, added to the symbols.
+void AddRawBits(StreamCursor& cursor, std::byte (&symbols)[kFrozenLanes]) {
   constexpr std::byte kBits[2] = {std::byte{3}, std::byte{4}};
   for (int plane = 0; plane < cursor.stream.header.raw_planes; ++plane) {
     const auto bits = Load<uint64_t>(cursor.raw);
     cursor.raw += sizeof(bits);
     for (int64_t lane = 0; lane < kFrozenLanes; ++lane) {
-      if ((bits >> lane & 1) != 0 && !is_escape[lane]) symbols[lane] |= kBits[plane];
+      if ((bits >> lane & 1) != 0) symbols[lane] |= kBits[plane];
     }
   }
 }
@@ -64,15 +59,26 @@ std::byte* QuantsLine(std::byte* packed, int64_t blocks, int64_t line) {
          (block % 2 * kLinesOfBlock + line % kLinesOfBlock) * kFrozenLanes;
 }
 
+// Weight `weight` of a packed group, in the order of coding: an integer of Q8_0.
+std::byte* QuantAt(std::byte* packed, int64_t blocks, int64_t weight) {
+  return QuantsLine(packed, blocks, weight / kFrozenLanes) + weight % kFrozenLanes;
+}
+
+// And a number of BF16.
+std::byte* Bf16At(std::byte* packed, int64_t weight) {
+  const LanePlace place = PlaceOfLane(FrozenKind::kBf16, weight % kFrozenLanes);
+  const int64_t line = 2 * (weight / kFrozenLanes) + place.col / 2;
+  return packed + 64 * line + 4 * place.row + 2 * (place.col % 2);
+}
+
 void DecodeEcqPortable(StreamCursor& cursor, std::byte* packed) {
   Trellis trellis[kFrozenLanes];
   const int64_t vectors = cursor.stream.cols / kFrozenColsOfVector;
   for (int64_t v = 0; v < vectors; ++v) {
     if (v % kFrozenStateSets == 0) cursor.HoldBack();
     std::byte symbols[kFrozenLanes];
-    bool is_escape[kFrozenLanes];
-    DecodeSymbols(cursor, v, symbols, is_escape);
-    AddRawBits(cursor, symbols, is_escape);
+    DecodeSymbols(cursor, v, symbols);
+    AddRawBits(cursor, symbols);
     for (int64_t lane = 0; lane < kFrozenLanes; ++lane) {
       const int parity = std::to_integer<int>(symbols[lane] & std::byte{1});
       const auto z = static_cast<std::byte>(trellis[lane].bit());
@@ -88,15 +94,12 @@ void DecodeBf16Portable(StreamCursor& cursor, std::byte* packed) {
   for (int64_t v = 0; v < vectors; ++v) {
     if (v % kFrozenStateSets == 0) cursor.HoldBack();
     std::byte exponents[kFrozenLanes];
-    bool is_escape[kFrozenLanes];
-    DecodeSymbols(cursor, v, exponents, is_escape);
+    DecodeSymbols(cursor, v, exponents);
     for (int64_t lane = 0; lane < kFrozenLanes; ++lane) {
       const auto rest = std::to_integer<uint32_t>(cursor.raw[lane]);
       const auto bits = static_cast<uint16_t>(std::to_integer<uint32_t>(exponents[lane]) * 128 +
                                               rest / 2 + rest % 2 * 32768);
-      const LanePlace place = PlaceOfLane(FrozenKind::kBf16, lane);
-      const int64_t line = 2 * v + place.col / 2;
-      std::memcpy(packed + 64 * line + 4 * place.row + 2 * (place.col % 2), &bits, sizeof(bits));
+      std::memcpy(Bf16At(packed, v * kFrozenLanes + lane), &bits, sizeof(bits));
     }
     cursor.raw += kFrozenLanes;
   }
@@ -135,6 +138,26 @@ constexpr const TileDecoder* kDecoders[] = {&kAvx512Vbmi2Decoder, &kAvx2Decoder,
 constexpr const TileDecoder* kDecoders[] = {&kPortableDecoder};
 
 #endif
+
+void PatchEcq(StreamCursor& cursor, std::byte* packed) {
+  const int64_t blocks = cursor.stream.blocks();
+  TakePatches(cursor, [&](int64_t weight, uint8_t value) {
+    std::byte* quant = QuantAt(packed, blocks, weight);
+    const int q = static_cast<int8_t>(*quant) + kFrozenPatchUnit * static_cast<int8_t>(value);
+    if (q != static_cast<int8_t>(q)) cursor.has_wide_patch = true;
+    *quant = static_cast<std::byte>(q);
+  });
+}
+
+void PatchBf16(StreamCursor& cursor, std::byte* packed) {
+  TakePatches(cursor, [&](int64_t weight, uint8_t value) {
+    std::byte* at = Bf16At(packed, weight);
+    auto bits = Load<uint16_t>(at);
+    const auto exponent = static_cast<uint8_t>((bits >> 7) + value);
+    bits = static_cast<uint16_t>((bits & 0x807f) | exponent << 7);
+    std::memcpy(at, &bits, sizeof(bits));
+  });
+}
 
 // The scales of a group of ecq, at their places in the packed group.
 void AddScales(StreamCursor& cursor, std::byte* packed) {
@@ -226,9 +249,11 @@ void DecodeGroup(const TileDecoder& decoder, StreamCursor& cursor, std::byte* pa
   THAW_CHECK(cursor.group < cursor.stream.groups());
   if (cursor.stream.kind == FrozenKind::kEcq) {
     decoder.decode_ecq(cursor, packed);
+    PatchEcq(cursor, packed);
     AddScales(cursor, packed);
   } else {
     decoder.decode_bf16(cursor, packed);
+    PatchBf16(cursor, packed);
   }
   ++cursor.group;
 }

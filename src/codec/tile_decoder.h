@@ -19,8 +19,9 @@ struct TileDecoder {
   const char* name;
   bool (*is_available)(const CpuFeatures& cpu);
 
-  // Decodes the numbers of the group that comes next, without its patches. Of ecq the quants of Q8_0
-  // alone are written, at their places in the packed group; DecodeGroup patches and adds scales.
+  // Decodes the numbers of the group that comes next, without its patches. Of ecq the quants of
+  // Q8_0 alone are written, at their places in the packed group; DecodeGroup patches and adds
+  // scales.
   void (*decode_ecq)(StreamCursor& cursor, std::byte* packed);
   void (*decode_bf16)(StreamCursor& cursor, std::byte* packed);
 };

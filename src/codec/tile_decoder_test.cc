@@ -102,8 +102,8 @@ TEST_P(EachTileDecoder, GivesTheBytesOfThePortableForBf16) {
   }
 }
 
-// A stream whose head, shifts and scales keep to the format, and nothing else: everything that is
-// coded is random bytes, of random lengths.
+// A stream whose head, shifts, scales and gaps keep to the format, and nothing else: everything
+// that is coded is random bytes, of random lengths.
 std::vector<std::byte> StreamOfAnything(FrozenKind kind, int64_t rows, int64_t cols,
                                         std::mt19937& random) {
   const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
@@ -114,28 +114,35 @@ std::vector<std::byte> StreamOfAnything(FrozenKind kind, int64_t rows, int64_t c
   // None, few, or more than are taken.
   const uint32_t lengths[] = {0, below(100), below(weights), weights};
   header.coded_bytes = lengths[below(4)];
-  header.escape_bytes = lengths[below(4)];
+  header.patches = lengths[below(3)] / 4;
   header.raw_planes = static_cast<uint8_t>(is_ecq ? below(3) : 8);
   header.symbols =
-      static_cast<uint8_t>(1 + below(is_ecq ? std::min(43, 128 >> header.raw_planes) : 43));
+      static_cast<uint8_t>(2 + below(is_ecq ? std::min(43, (128 >> header.raw_planes) - 1) : 43));
   const uint32_t range = is_ecq ? 128 >> header.raw_planes : 256;
   const uint32_t first = below(range - header.symbols + 1);
   header.first_symbol = static_cast<uint8_t>(is_ecq ? first - range / 2 : first);
-  // Some without a slot; the escape has one at least.
-  header.frequencies[header.symbols] = 1;
+  // Some without a slot, none with all.
   const uint32_t favourite = below(header.symbols);
   const uint32_t of_favourite = below(126);
-  for (uint32_t i = 1; i < kFrozenSlots; ++i) {
-    ++header.frequencies[i <= of_favourite ? favourite : below(header.symbols + 1U)];
+  ++header.frequencies[(favourite + 1) % header.symbols];
+  for (uint32_t i = 1; i < kFrozenSlots - 1; ++i) {
+    ++header.frequencies[i <= of_favourite ? favourite : below(header.symbols)];
   }
+  ++header.frequencies[(favourite + 1) % header.symbols];
   const size_t raw = weights / 8 * header.raw_planes;
   const size_t scales = is_ecq ? 2 * static_cast<size_t>(rows) : 0;
   const size_t bytes =
-      sizeof(header) + raw + scales + header.escape_bytes + header.coded_bytes + 1024;
+      sizeof(header) + raw + scales + 3 * size_t{header.patches} + header.coded_bytes + 1024;
   std::vector<std::byte> stream((bytes + 63) / 64 * 64);
   std::generate_n(stream.begin(), bytes, [&] { return static_cast<std::byte>(random()); });
   std::memcpy(stream.data(), &header, sizeof(header));
-  std::fill_n(stream.begin() + static_cast<int64_t>(sizeof(header) + raw), scales, std::byte{0x11});
+  auto at = stream.begin() + static_cast<int64_t>(sizeof(header) + raw);
+  at = std::fill_n(at, scales, std::byte{0x11});
+  for (uint32_t i = 0; i < header.patches; ++i) {
+    *at++ = static_cast<std::byte>(1 + below(4));
+    *at++ = std::byte{0};
+  }
+  for (uint32_t i = 0; i < header.patches; ++i) *at++ |= std::byte{1};
   return stream;
 }
 
