@@ -15,6 +15,9 @@ constexpr double kGivenUp = 1.02;
 // What a symbol of this frequency takes.
 double BitsOfFrequency(int frequency) { return 7 - std::log2(static_cast<double>(frequency)); }
 
+// A raw plane takes decoders a tenth more time: it has to save so much.
+constexpr double kWorthAPlane = 0.995;
+
 // The gap and the value of a patch.
 constexpr double kPatchBits = 24;
 
@@ -128,7 +131,7 @@ Alphabet ChooseEcqAlphabet(std::span<const int64_t, kFrozenNumbers> counts) {
     Alphabet alphabet = ChooseAlphabet(histogram);
     alphabet.raw_planes = planes;
     alphabet.bits += static_cast<double>(planes) * static_cast<double>(total);
-    if (alphabet.bits < best.bits) best = alphabet;
+    if (alphabet.bits < kWorthAPlane * best.bits) best = alphabet;
   }
   return best;
 }
