@@ -1,6 +1,8 @@
 #include "kernels/coded_matmul.h"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "base/check.h"
 #include "tensor/packed_rows.h"
@@ -23,11 +25,84 @@ void Unpack(ElementType type, int64_t k, int64_t n_rows, const std::byte* packed
   }
 }
 
+// The scratch of products with one token that is multiplied while it is decoded.
+struct TokenScratch {
+  uint8_t* has_outliers;          // [k / 32]
+  uint8_t* is_outlier;            // [k]
+  OutlierPatch* outlier_patches;  // 16 rows of as many outliers as there can be, k at most
+  int32_t* patch_sums;            // [k / 32, 16]
+  std::byte* kept;
+  int64_t bytes;
+
+  TokenScratch(int64_t k, std::byte* memory) {
+    std::byte* end = memory;
+    const auto take = [&](int64_t n) { return std::exchange(end, end + AlignUp(n)); };
+    has_outliers = reinterpret_cast<uint8_t*>(take(k / kActivationStep));
+    is_outlier = reinterpret_cast<uint8_t*>(take(k));
+    outlier_patches = reinterpret_cast<OutlierPatch*>(
+        take(kFrozenGroupRows * MaxOutliers(k) * static_cast<int64_t>(sizeof(OutlierPatch))));
+    patch_sums = reinterpret_cast<int32_t*>(take(k / kActivationStep * 64));
+    kept = take(kKeptBlocks * kKeptBlockBytes);
+    bytes = end - memory;
+  }
+};
+
+// What the patches of the cursor's group change for the token.
+void SumPatches(StreamCursor& cursor, const TokenScratch& scratch, CodedToken& token) {
+  const int64_t k = cursor.stream.cols;
+  const int8_t* quants = token.activations->quants;
+  std::fill_n(scratch.patch_sums, k / kActivationStep * kFrozenGroupRows, 0);
+  token.n_outlier_patches = 0;
+  TakePatches(cursor, [&](int64_t weight, uint8_t value) {
+    const int64_t col = weight / kFrozenLanes * kFrozenColsOfVector + weight % kFrozenColsOfVector;
+    const int64_t row = weight % kFrozenLanes / kFrozenColsOfVector;
+    const int added = kFrozenPatchUnit * static_cast<int8_t>(value);
+    scratch.patch_sums[col / kActivationStep * kFrozenGroupRows + row] += added * quants[col];
+    if (scratch.is_outlier[col] == 0) return;
+    scratch.outlier_patches[token.n_outlier_patches++] = {.col = static_cast<int32_t>(col),
+                                                          .row = static_cast<int16_t>(row),
+                                                          .added = static_cast<int16_t>(added)};
+  });
+}
+
+// The rows of a stream times one token, decoded in registers.
+void MultiplyStream(const KernelTable& kernels, StreamCursor& cursor,
+                    const Activations& activations, const TokenScratch& scratch, float* out) {
+  CodedToken token{.activations = &activations,
+                   .patch_sums = scratch.patch_sums,
+                   .outlier_patches = scratch.outlier_patches,
+                   .has_outliers = scratch.has_outliers,
+                   .kept = scratch.kept};
+  while (cursor.group < cursor.stream.groups()) {
+    SumPatches(cursor, scratch, token);
+    kernels.multiply_coded_group(cursor, token, out);
+    out += kFrozenGroupRows;
+  }
+}
+
+void FindOutliers(const Activations& activations, const TokenScratch& scratch) {
+  std::fill_n(scratch.has_outliers, activations.k / kActivationStep, uint8_t{0});
+  std::fill_n(scratch.is_outlier, activations.k, uint8_t{0});
+  for (int32_t i = 0; i < OutlierCount(activations, 0); ++i) {
+    const int32_t col = activations.outliers[i].index;
+    scratch.has_outliers[col / kActivationStep] = 1;
+    scratch.is_outlier[col] = 1;
+  }
+}
+
+// Whether products with one token are decoded in registers.
+bool DecodesInRegisters(const KernelTable& kernels, const TileDecoder& decoder, FrozenKind kind) {
+  return kind == FrozenKind::kEcq && kernels.multiply_coded_group != nullptr &&
+         decoder.name == std::string_view("avx512vbmi2");
+}
+
 }  // namespace
 
 int64_t CodedScratchBytes(FrozenKind kind, int64_t k) {
-  // Packed and not.
-  return AlignUp(MatMulScratchBytes(k)) + 2 * kMostGroups * AlignUp(ThawedGroupBytes(kind, k));
+  // Groups packed and not.
+  return std::max(
+      AlignUp(MatMulScratchBytes(k)) + 2 * kMostGroups * AlignUp(ThawedGroupBytes(kind, k)),
+      TokenScratch(k, nullptr).bytes);
 }
 
 void MultiplyCoded(const KernelTable& kernels, const TileDecoder& decoder, const CodedRows& weights,
@@ -41,12 +116,20 @@ void MultiplyCoded(const KernelTable& kernels, const TileDecoder& decoder, const
   std::byte* packed = scratch + AlignUp(MatMulScratchBytes(weights.k));
   std::byte* unpacked = packed + kMostGroups * AlignUp(group_bytes);
   const int64_t groups_at_once = activations.n_tokens <= kFewTokens ? 1 : kMostGroups;
+  const bool in_registers =
+      activations.n_tokens == 1 && DecodesInRegisters(kernels, decoder, weights.kind);
+  const TokenScratch token_scratch(weights.k, scratch);
+  if (in_registers) FindOutliers(activations, token_scratch);
   const std::byte* at = weights.data;
   for (int64_t row = 0; row < row_end; row += per_stream) {
     const FrozenStream stream = TrustedFrozenStream(weights.kind, weights.k, at);
     at += stream.bytes;
     if (row < row_begin) continue;
     StreamCursor cursor(stream);
+    if (in_registers) {
+      MultiplyStream(kernels, cursor, activations, token_scratch, out + row);
+      continue;
+    }
     for (int64_t group = 0; group < stream.groups(); group += groups_at_once) {
       const int64_t n = std::min(groups_at_once, stream.groups() - group);
       for (int64_t i = 0; i < n; ++i) DecodeGroup(decoder, cursor, packed + i * group_bytes);

@@ -1,9 +1,10 @@
-// Products of frozen rows that stay coded: a group of rows is thawed into a near cache and
-// multiplied there, so that memory is read coded.
+// Products of frozen rows that stay coded, so that memory is read coded: a group of rows is thawed
+// into a near cache and multiplied there, or, with one token, decoded and multiplied in registers
+// where the table can (KernelTable::multiply_coded_group).
 //
 // What comes out are the bits that the table's matmul gives for the thawed rows (Q8_0 or BF16).
 // Pure: nothing is kept or allocated; any thread may call. Costs: the decoder's, about that of
-// reading the thawed rows from memory twice, and the product from a near cache.
+// reading the thawed rows from memory twice, and, but in registers, the product from a near cache.
 #pragma once
 
 #include <cstddef>

@@ -84,6 +84,7 @@ constexpr KernelTable kAvx512 = [] {
   KernelTable table = kAvx2;
   table.name = "avx512";
   table.matmul = MatMul<kAvx512Panels>;
+  table.multiply_coded_group = avx512::MultiplyCodedGroup;
   table.attend_span = avx512::AttendSpan;
   table.is_available = [](const CpuFeatures& cpu) {
     return kAvx2.is_available(cpu) && cpu.avx512f && cpu.avx512bw && cpu.avx512vl && cpu.avx512vnni;

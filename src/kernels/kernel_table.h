@@ -16,8 +16,10 @@
 
 #include "base/cpu_features.h"
 #include "base/result.h"
+#include "codec/frozen_stream.h"
 #include "kernels/activations.h"
 #include "kernels/attention.h"
+#include "kernels/coded_token.h"
 #include "kernels/recurrence.h"
 #include "kernels/rope.h"
 #include "tensor/element_type.h"
@@ -95,6 +97,11 @@ struct KernelTable {
   void (*matmul)(const WeightRows& weights, int64_t row_begin, int64_t row_end,
                  const Activations& activations, float* out, int64_t out_stride,
                  std::byte* scratch);
+
+  // Decodes the group that comes next (16 rows of kind ecq) and multiplies it with one token:
+  // out[row] gets the bits of `matmul` for the thawed rows, packed. May be called where TileDecoder
+  // "avx512vbmi2" may; nullptr where there is none.
+  void (*multiply_coded_group)(StreamCursor& cursor, const CodedToken& token, float* out) = nullptr;
 
   // out[i] = x[i] / sqrt(mean(x^2) + epsilon) * weight[i]; out may be x.
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float epsilon, float* out);

@@ -8,14 +8,6 @@ constexpr int kSets = 8;
 constexpr int64_t kLineBytes = 64;
 constexpr int64_t kScaleBytes = 32;  // of 16 rows of one block of Q8_0
 
-// StreamCursor::HoldBack.
-THAW_INLINE void HoldBack(StreamCursor& cursor) {
-  if (cursor.coded > cursor.stream.states) [[unlikely]] {
-    cursor.was_held_back = true;
-    cursor.coded = cursor.stream.states;
-  }
-}
-
 template <int kRawPlanes>
 void DecodeEcqOf(StreamCursor& cursor, std::byte* packed) {
   const SlotRegisters slots = LoadSlots(cursor.tables, 0);

@@ -33,6 +33,14 @@ THAW_INLINE void PrefetchCoded(const std::byte* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p) + kCodedPrefetchBytes, _MM_HINT_T0);
 }
 
+// StreamCursor::HoldBack.
+THAW_INLINE void HoldBack(StreamCursor& cursor) {
+  if (cursor.coded > cursor.stream.states) [[unlikely]] {
+    cursor.was_held_back = true;
+    cursor.coded = cursor.stream.states;
+  }
+}
+
 // `odd` in the odd bytes, `even` in the others.
 THAW_INLINE __m512i MixBytes(__m512i even, __m512i odd) {
   return _mm512_mask_mov_epi8(even, kOddBytes, odd);
