@@ -1,5 +1,6 @@
-// Half of a vector at a time: 16 states of 16 bits for its even lanes in one register, 16 for its
-// odd ones in another. A group's states lie in memory.
+// Half of a vector at a time: the lower bytes of 32 states in one register, their upper bytes in
+// another. Slots, symbols and the coded bytes that states take are bytes by lanes; only the product
+// needs words, for which the two are interleaved and parted again. States lie in memory.
 //
 // There is no look-up in 128 entries here. What owns a slot is found by counting: the slots are cut
 // into 16 buckets of 8, each with the number of what owns its first slot and a bit for every other
@@ -32,28 +33,38 @@ constexpr int64_t kPrefetchBytes = 4096;
 constexpr int kEntries = 16;        // of a table that one shuffle looks up
 constexpr int kBuckets = kEntries;  // of slots
 constexpr int kBucketSlots = kFrozenSlots / kBuckets;
-// Symbols and the escape, by sixteens.
-constexpr int kMostTables = (kFrozenMaxSymbols + 1 + kEntries - 1) / kEntries;
+constexpr int kMostTables = (kFrozenMaxSymbols + kEntries - 1) / kEntries;
 
-// For eight states of 16 bits: where each takes its byte from among the next coded ones, by the
-// bits of those that take one. 128 takes none, 0.
+// For eight lanes: where each takes its byte from among the next coded ones, by the bits of those
+// that take one. 128 takes none, 0.
 struct Expansion {
-  alignas(16) uint8_t bytes[256][16];
+  alignas(64) uint8_t bytes[256][8];
 };
 constexpr Expansion MakeExpansion() {
   Expansion made = {};
   for (int bits = 0; bits < 256; ++bits) {
     uint8_t taken = 0;
-    for (int i = 0; i < 8; ++i) {
-      made.bytes[bits][2 * i] = (bits >> i & 1) != 0 ? taken++ : 128;
-      made.bytes[bits][2 * i + 1] = 128;
-    }
+    for (int i = 0; i < 8; ++i) made.bytes[bits][i] = (bits >> i & 1) != 0 ? taken++ : 128;
   }
   return made;
 }
 constexpr Expansion kExpansion = MakeExpansion();
 
-// What is looked up. Entries of numbers that are not given are 0.
+// Sixteen bytes: eight of 0, eight of the index.
+struct UpperEights {
+  alignas(16) uint8_t bytes[9][16];
+};
+constexpr UpperEights MakeUpperEights() {
+  UpperEights made = {};
+  for (int i = 0; i < 9; ++i) {
+    for (int j = 8; j < 16; ++j) made.bytes[i][j] = static_cast<uint8_t>(i);
+  }
+  return made;
+}
+constexpr UpperEights kUpperEights = MakeUpperEights();
+
+// What is looked up. Entries of numbers that are not given are 0. In tables by number, those behind
+// the first sixteen are xored with the entry 16 before.
 struct Tables {
   alignas(16) uint8_t bucket_number[kBuckets];
   alignas(16) uint8_t bucket_begins[kBuckets];  // bit j - 1: slot j begins the next number
@@ -62,6 +73,12 @@ struct Tables {
   alignas(16) uint8_t symbol[kMostTables * kEntries];
   int numbers;
 };
+
+THAW_INLINE void XorWithSixteenBefore(uint8_t* table) {
+  for (int i = kMostTables * kEntries - 1; i >= kEntries; --i) {
+    table[i] = static_cast<uint8_t>(table[i] ^ table[i - kEntries]);
+  }
+}
 
 THAW_INLINE void MakeTables(const StreamCursor& cursor, Tables& t) {
   std::memset(&t, 0, sizeof(t));
@@ -84,13 +101,14 @@ THAW_INLINE void MakeTables(const StreamCursor& cursor, Tables& t) {
     slot = end;
   }
   t.numbers = number + 1;
+  XorWithSixteenBefore(t.doubled_frequency);
+  XorWithSixteenBefore(t.first_slot);
+  XorWithSixteenBefore(t.symbol);
 }
 
 // What the 8 vectors of a block decode to.
 struct BlockSymbols {
   alignas(32) std::byte lanes[kSets][kFrozenLanes];
-  std::byte of_no_lane;
-  uint64_t is_escape[kSets];  // bit l for lane l
 };
 
 THAW_INLINE __m256i Load(const void* p) {
@@ -106,159 +124,111 @@ THAW_INLINE void Prefetch(const std::byte* p) {
 
 // StreamCursor::HoldBack.
 THAW_INLINE void HoldBack(StreamCursor& cursor) {
-  const std::byte* coded_end = cursor.stream.states;
-  const std::byte* escapes_end = cursor.stream.coded;
-  if (cursor.coded > coded_end || cursor.escapes > escapes_end) [[unlikely]] {
+  if (cursor.coded > cursor.stream.states) [[unlikely]] {
     cursor.was_held_back = true;
-    cursor.coded = cursor.coded < coded_end ? cursor.coded : coded_end;
-    cursor.escapes = cursor.escapes < escapes_end ? cursor.escapes : escapes_end;
+    cursor.coded = cursor.stream.states;
   }
 }
 
-// The numbers of what owns the slots, below 128.
-THAW_INLINE __m256i NumbersOf(const Tables& t, __m256i slots) {
+// The numbers of what owns the slots of states with these lower bytes.
+THAW_INLINE __m256i NumbersOf(const Tables& t, __m256i low, __m256i slots) {
   const __m256i low_bits = _mm256_set1_epi8(15);
-  const __m256i buckets = _mm256_and_si256(_mm256_srli_epi16(slots, 3), low_bits);
-  // Bits of the bucket's slots up to this one, but for the first.
+  const __m256i buckets = _mm256_and_si256(_mm256_srli_epi16(low, 3), low_bits);
+  // Bits of the bucket's slots up to this one, but for the first. A shuffle goes by the lowest 4
+  // bits of bytes below 128.
   const __m256i up_to = _mm256_shuffle_epi8(
       _mm256_setr_epi8(0, 1, 3, 7, 15, 31, 63, 127, 0, 1, 3, 7, 15, 31, 63, 127, 0, 1, 3, 7, 15, 31,
                        63, 127, 0, 1, 3, 7, 15, 31, 63, 127),
       slots);
   const __m256i begun =
       _mm256_and_si256(_mm256_shuffle_epi8(LoadTable(t.bucket_begins), buckets), up_to);
-  // A shuffle goes by the lowest 4 bits of bytes below 128.
   const __m256i bits = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1, 2,
                                         1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
-  const __m256i low = _mm256_shuffle_epi8(bits, begun);
-  const __m256i high =
+  const __m256i below = _mm256_shuffle_epi8(bits, begun);
+  const __m256i above =
       _mm256_shuffle_epi8(bits, _mm256_and_si256(_mm256_srli_epi16(begun, 4), low_bits));
   const __m256i first = _mm256_shuffle_epi8(LoadTable(t.bucket_number), buckets);
-  return _mm256_add_epi8(first, _mm256_add_epi8(low, high));
+  return _mm256_add_epi8(first, _mm256_add_epi8(below, above));
 }
 
-// Entry `numbers` of a table of kTables sixteens.
+// Entries of a table of kTables sixteens, by numbers below 128. A shuffle gives 0 where a byte is
+// 128 or more, as those below 0 are.
 template <int kTables>
-THAW_INLINE __m256i LookUp(const uint8_t* table, const __m256i (&numbers)[kTables]) {
-  __m256i found = _mm256_shuffle_epi8(LoadTable(table), numbers[0]);
+THAW_INLINE __m256i LookUp(const uint8_t* table, __m256i numbers) {
+  __m256i found = _mm256_shuffle_epi8(LoadTable(table), numbers);
 #pragma GCC unroll 2
   for (int i = 1; i < kTables; ++i) {
-    found =
-        _mm256_or_si256(found, _mm256_shuffle_epi8(LoadTable(table + kEntries * i), numbers[i]));
+    const __m256i of_table =
+        _mm256_sub_epi8(numbers, _mm256_set1_epi8(static_cast<char>(kEntries * i)));
+    found = _mm256_xor_si256(found, _mm256_shuffle_epi8(LoadTable(table + kEntries * i), of_table));
   }
   return found;
 }
 
-// Sixteen states, those below 256 with the coded bytes that they take: the bytes that the lower and
-// the upper eight take begin at `low` and `high`, and the bits say which do.
-THAW_INLINE __m256i Renewed(__m256i states, __m256i takes, const std::byte* low, uint32_t low_bits,
-                            const std::byte* high, uint32_t high_bits) {
-  const auto load = [](const std::byte* p) __attribute__((always_inline)) {
-    return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+// The next coded bytes in those of 16 lanes that take one, by bits; 0 in the others.
+THAW_INLINE __m128i Expanded(const std::byte* coded, uint32_t bits) {
+  const auto load = [](uint32_t of_eight) __attribute__((always_inline)) {
+    return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kExpansion.bytes[of_eight]));
   };
-  const auto* expansion = reinterpret_cast<const __m128i*>(kExpansion.bytes);
-  const __m256i bytes = _mm256_shuffle_epi8(_mm256_set_m128i(load(high), load(low)),
-                                            _mm256_set_m128i(_mm_load_si128(expansion + high_bits),
-                                                             _mm_load_si128(expansion + low_bits)));
-  return _mm256_or_si256(_mm256_blendv_epi8(states, _mm256_slli_epi16(states, 8), takes), bytes);
+  const uint32_t below = bits & 255;
+  const auto* behind = reinterpret_cast<const __m128i*>(kUpperEights.bytes[_mm_popcnt_u32(below)]);
+  const __m128i places =
+      _mm_add_epi8(_mm_unpacklo_epi64(load(below), load(bits >> 8)), _mm_load_si128(behind));
+  return _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(coded)), places);
 }
 
-// The symbols that the states of a set give, to `symbols`, and the states that come next. Gives the
-// lanes that are `escape`, by bits, and moves `coded` behind the bytes that states have taken.
+// The symbols that half a set's states give, to `symbols`, and the states that come next. Moves
+// `coded` behind the bytes that they take.
 template <int kTables>
-THAW_INLINE uint64_t TakeSymbols(const Tables& t, __m256i escape, const std::byte*& coded,
-                                 uint16_t* states, std::byte* symbols) {
+THAW_INLINE void TakeSymbols(const Tables& t, const std::byte*& coded, uint8_t* lows,
+                             uint8_t* highs, std::byte* symbols) {
   const __m256i zero = _mm256_setzero_si256();
-  const __m256i low_byte = _mm256_set1_epi16(255);
-  const __m256i high_byte = _mm256_set1_epi16(-256);
-  const __m256i quotient = _mm256_set1_epi16(-128);
-  __m256i even[kHalves];
-  __m256i odd[kHalves];
-  __m256i even_takes[kHalves];
-  __m256i odd_takes[kHalves];
-  uint64_t is_escape = 0;
-#pragma GCC unroll 2
-  for (int h = 0; h < kHalves; ++h) {
-    even[h] = Load(states + 16 * h);
-    odd[h] = Load(states + 32 + 16 * h);
-    const __m256i slots =
-        _mm256_and_si256(_mm256_blendv_epi8(even[h], _mm256_slli_epi16(odd[h], 8), high_byte),
-                         _mm256_set1_epi8(127));
-    const __m256i number = NumbersOf(t, slots);
-    __m256i numbers[kTables];
-    // Where a number is not of a table, bit 7 is set, and 0 is found.
-    numbers[0] = kTables == 1 ? number : _mm256_adds_epu8(number, _mm256_set1_epi8(112));
-#pragma GCC unroll 2
-    for (int i = 1; i < kTables; ++i) {
-      const __m256i of_table = _mm256_sub_epi8(number, _mm256_set1_epi8(kEntries * i));
-      numbers[i] = i + 1 == kTables ? of_table : _mm256_adds_epu8(of_table, _mm256_set1_epi8(112));
-    }
-    const __m256i frequency = LookUp<kTables>(t.doubled_frequency, numbers);
-    const __m256i rest = _mm256_sub_epi8(slots, LookUp<kTables>(t.first_slot, numbers));
-    const __m256i symbol = LookUp<kTables>(t.symbol, numbers);
-    Store(symbol, symbols + kHalfBytes * h);
-    const int escapes = _mm256_movemask_epi8(_mm256_cmpeq_epi8(symbol, escape));
-    is_escape |= uint64_t{static_cast<uint32_t>(escapes)} << kHalfBytes * h;
-    // frequency * (x / 128): the upper half of 512 frequency times 128 (x / 128).
-    even[h] = _mm256_add_epi16(
-        _mm256_mulhi_epu16(_mm256_and_si256(even[h], quotient), _mm256_slli_epi16(frequency, 8)),
-        _mm256_and_si256(rest, low_byte));
-    odd[h] = _mm256_add_epi16(_mm256_mulhi_epu16(_mm256_and_si256(odd[h], quotient),
-                                                 _mm256_and_si256(frequency, high_byte)),
-                              _mm256_srli_epi16(rest, 8));
-    even_takes[h] = _mm256_cmpeq_epi16(_mm256_srli_epi16(even[h], 8), zero);
-    odd_takes[h] = _mm256_cmpeq_epi16(_mm256_srli_epi16(odd[h], 8), zero);
-  }
-  // Bytes of the lower eights of both halves, then of the upper eights.
-  const auto even_bits =
-      static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_packs_epi16(even_takes[0], even_takes[1])));
-  const auto odd_bits =
-      static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_packs_epi16(odd_takes[0], odd_takes[1])));
-  const auto renew = [&](__m256i(&x)[kHalves], const __m256i(&takes)[kHalves], uint32_t bits,
-                         uint16_t* to) __attribute__((always_inline)) {
-#pragma GCC unroll 2
-    for (int h = 0; h < kHalves; ++h) {
-      const uint32_t low_bits = bits >> 8 * h & 255;
-      const uint32_t high_bits = bits >> (8 * h + 16) & 255;
-      const std::byte* high = coded + _mm_popcnt_u32(low_bits);
-      Store(Renewed(x[h], takes[h], coded, low_bits, high, high_bits), to + 16 * h);
-      coded = high + _mm_popcnt_u32(high_bits);
-    }
-  };
-  renew(even, even_takes, even_bits, states);
-  renew(odd, odd_takes, odd_bits, states + 32);
-  return is_escape;
+  const __m256i low = Load(lows);
+  const __m256i high = Load(highs);
+  const __m256i slots = _mm256_and_si256(low, _mm256_set1_epi8(127));
+  const __m256i numbers = NumbersOf(t, low, slots);
+  Store(LookUp<kTables>(t.symbol, numbers), symbols);
+  const __m256i frequency = LookUp<kTables>(t.doubled_frequency, numbers);
+  const __m256i rest = _mm256_sub_epi8(slots, LookUp<kTables>(t.first_slot, numbers));
+  // frequency * (x / 128): the upper half of 512 frequency times 128 (x / 128).
+  const __m256i quotient = _mm256_xor_si256(low, slots);
+  const __m256i even = _mm256_add_epi16(_mm256_mulhi_epu16(_mm256_unpacklo_epi8(quotient, high),
+                                                           _mm256_unpacklo_epi8(zero, frequency)),
+                                        _mm256_unpacklo_epi8(rest, zero));
+  const __m256i odd = _mm256_add_epi16(_mm256_mulhi_epu16(_mm256_unpackhi_epi8(quotient, high),
+                                                          _mm256_unpackhi_epi8(zero, frequency)),
+                                       _mm256_unpackhi_epi8(rest, zero));
+  const __m256i parted = _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15, 0,
+                                          2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+  const __m256i lower_eights = _mm256_shuffle_epi8(even, parted);
+  const __m256i upper_eights = _mm256_shuffle_epi8(odd, parted);
+  const __m256i next_low = _mm256_unpacklo_epi64(lower_eights, upper_eights);
+  const __m256i next_high = _mm256_unpackhi_epi64(lower_eights, upper_eights);
+  // States below 256 go up by a byte.
+  const __m256i takes = _mm256_cmpeq_epi8(next_high, zero);
+  const auto bits = static_cast<uint32_t>(_mm256_movemask_epi8(takes));
+  const std::byte* behind = coded + _mm_popcnt_u32(bits & 0xffff);
+  const __m256i bytes =
+      _mm256_set_m128i(Expanded(behind, bits >> 16), Expanded(coded, bits & 0xffff));
+  coded += _mm_popcnt_u32(bits);
+  const __m256i raised = _mm256_and_si256(next_low, takes);
+  Store(_mm256_or_si256(next_high, raised), highs);
+  Store(_mm256_or_si256(_mm256_xor_si256(next_low, raised), bytes), lows);
 }
 
 template <int kTables>
 [[gnu::noinline]] void TakeBlockBy(const Tables& t, StreamCursor& cursor, BlockSymbols& symbols) {
-  const __m256i escape = _mm256_set1_epi8(static_cast<char>(cursor.tables.escape_symbol));
   const std::byte* coded = cursor.coded;
   for (int set = 0; set < kSets; ++set) {
     if (set % 2 == 0) Prefetch(coded);
-    symbols.is_escape[set] = TakeSymbols<kTables>(
-        t, escape, coded, cursor.states + kFrozenLanes * set, symbols.lanes[set]);
+    StateSet& states = cursor.states[set];
+#pragma GCC unroll 2
+    for (int h = 0; h < kHalves; ++h) {
+      TakeSymbols<kTables>(t, coded, states.low + kHalfBytes * h, states.high + kHalfBytes * h,
+                           symbols.lanes[set] + kHalfBytes * h);
+    }
   }
   cursor.coded = coded;
-}
-
-// Puts the next escapes in their lanes. Most vectors have none, one or two, which no branch could
-// foretell: two bytes are written for each vector, to no lane where there are fewer.
-THAW_INLINE void PutEscapes(StreamCursor& cursor, BlockSymbols& symbols) {
-  const std::byte* escapes = cursor.escapes;
-  for (int set = 0; set < kSets; ++set) {
-    uint64_t left = symbols.is_escape[set];
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {
-      std::byte* lane = &symbols.lanes[set][__builtin_ctzll(left | uint64_t{1} << 63)];
-      *(left != 0 ? lane : &symbols.of_no_lane) = *escapes;
-      escapes += left != 0 ? 1 : 0;
-      left &= left - 1;
-    }
-    for (; left != 0; left &= left - 1) {
-      symbols.lanes[set][__builtin_ctzll(left)] = *escapes++;
-    }
-  }
-  cursor.escapes = escapes;
 }
 
 // The symbols of the 8 vectors that come next.
@@ -271,22 +241,17 @@ THAW_INLINE void TakeBlock(const Tables& t, StreamCursor& cursor, BlockSymbols& 
   } else {
     TakeBlockBy<3>(t, cursor, symbols);
   }
-  PutEscapes(cursor, symbols);
 }
 
-// Numbers with the raw bits of one plane, of 32 lanes: `bits` in the lanes whose bit is set, but
-// for escapes.
-THAW_INLINE __m256i AddRawBits(__m256i numbers, const std::byte* plane, uint32_t is_escape,
-                               int bits) {
-  uint32_t word;
+// Numbers with the raw bits of one plane, of 32 lanes: `bits` in the lanes whose bit is set.
+THAW_INLINE __m256i AddRawBits(__m256i numbers, const std::byte* plane, int bits) {
+  int32_t word;
   std::memcpy(&word, plane, sizeof(word));
-  word &= ~is_escape;
   const __m256i byte_of_lane = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2,
                                                 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
   const __m256i bit_of_lane = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
-  const __m256i lanes = _mm256_and_si256(
-      _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int32_t>(word)), byte_of_lane),
-      bit_of_lane);
+  const __m256i lanes =
+      _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(word), byte_of_lane), bit_of_lane);
   const __m256i is_set = _mm256_cmpeq_epi8(lanes, bit_of_lane);
   return _mm256_or_si256(numbers,
                          _mm256_and_si256(is_set, _mm256_set1_epi8(static_cast<char>(bits))));
@@ -316,9 +281,8 @@ THAW_INLINE void WriteEcqBlock(const BlockSymbols& symbols, StreamCursor& cursor
 #pragma GCC unroll 2
     for (int h = 0; h < kHalves; ++h) {
       __m256i m = Load(symbols.lanes[set] + kHalfBytes * h);
-      const auto is_escape = static_cast<uint32_t>(symbols.is_escape[set] >> 32 * h);
-      if (kRawPlanes >= 1) m = AddRawBits(m, raw + 4 * h, is_escape, 3);
-      if (kRawPlanes == 2) m = AddRawBits(m, raw + 8 + 4 * h, is_escape, 4);
+      if (kRawPlanes >= 1) m = AddRawBits(m, raw + 4 * h, 3);
+      if (kRawPlanes == 2) m = AddRawBits(m, raw + 8 + 4 * h, 4);
       Store(Step(trellis[h], m), lines + kLineBytes * set + kHalfBytes * h);
     }
   }
