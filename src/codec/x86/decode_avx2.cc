@@ -35,40 +35,12 @@ constexpr int kBuckets = kEntries;  // of slots
 constexpr int kBucketSlots = kFrozenSlots / kBuckets;
 constexpr int kMostTables = (kFrozenMaxSymbols + kEntries - 1) / kEntries;
 
-// For eight lanes: where each takes its byte from among the next coded ones, by the bits of those
-// that take one. 128 takes none, 0.
-struct Expansion {
-  alignas(64) uint8_t bytes[256][8];
-};
-constexpr Expansion MakeExpansion() {
-  Expansion made = {};
-  for (int bits = 0; bits < 256; ++bits) {
-    uint8_t taken = 0;
-    for (int i = 0; i < 8; ++i) made.bytes[bits][i] = (bits >> i & 1) != 0 ? taken++ : 128;
-  }
-  return made;
-}
-constexpr Expansion kExpansion = MakeExpansion();
-
-// Sixteen bytes: eight of 0, eight of the index.
-struct UpperEights {
-  alignas(16) uint8_t bytes[9][16];
-};
-constexpr UpperEights MakeUpperEights() {
-  UpperEights made = {};
-  for (int i = 0; i < 9; ++i) {
-    for (int j = 8; j < 16; ++j) made.bytes[i][j] = static_cast<uint8_t>(i);
-  }
-  return made;
-}
-constexpr UpperEights kUpperEights = MakeUpperEights();
-
 // What is looked up. Entries of numbers that are not given are 0. In tables by number, those behind
 // the first sixteen are xored with the entry 16 before.
 struct Tables {
   alignas(16) uint8_t bucket_number[kBuckets];
   alignas(16) uint8_t bucket_begins[kBuckets];  // bit j - 1: slot j begins the next number
-  alignas(16) uint8_t doubled_frequency[kMostTables * kEntries];
+  alignas(16) uint8_t frequency[kMostTables * kEntries];
   alignas(16) uint8_t first_slot[kMostTables * kEntries];
   alignas(16) uint8_t symbol[kMostTables * kEntries];
   int numbers;
@@ -86,7 +58,7 @@ THAW_INLINE void MakeTables(const StreamCursor& cursor, Tables& t) {
   for (int slot = 0; slot < kFrozenSlots;) {
     const int frequency = cursor.tables.doubled_frequency[slot] / 2;
     ++number;
-    t.doubled_frequency[number] = cursor.tables.doubled_frequency[slot];
+    t.frequency[number] = static_cast<uint8_t>(frequency);
     t.first_slot[number] = static_cast<uint8_t>(slot);
     t.symbol[number] = cursor.tables.symbol[slot];
     if (slot % kBucketSlots != 0) {
@@ -101,7 +73,7 @@ THAW_INLINE void MakeTables(const StreamCursor& cursor, Tables& t) {
     slot = end;
   }
   t.numbers = number + 1;
-  XorWithSixteenBefore(t.doubled_frequency);
+  XorWithSixteenBefore(t.frequency);
   XorWithSixteenBefore(t.first_slot);
   XorWithSixteenBefore(t.symbol);
 }
@@ -165,16 +137,17 @@ THAW_INLINE __m256i LookUp(const uint8_t* table, __m256i numbers) {
   return found;
 }
 
-// The next coded bytes in those of 16 lanes that take one, by bits; 0 in the others.
-THAW_INLINE __m128i Expanded(const std::byte* coded, uint32_t bits) {
-  const auto load = [](uint32_t of_eight) __attribute__((always_inline)) {
-    return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kExpansion.bytes[of_eight]));
-  };
-  const uint32_t below = bits & 255;
-  const auto* behind = reinterpret_cast<const __m128i*>(kUpperEights.bytes[_mm_popcnt_u32(below)]);
-  const __m128i places =
-      _mm_add_epi8(_mm_unpacklo_epi64(load(below), load(bits >> 8)), _mm_load_si128(behind));
-  return _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(coded)), places);
+// Which of the bytes that its 16 lanes take each takes, if `takes` is 255 in it.
+THAW_INLINE __m256i PlacesOfTaken(__m256i takes) {
+  // Four bytes: takes / 255 times 0x01010101, as 255 * 0x01010101 is -1.
+  const __m256i of_four = _mm256_mullo_epi32(takes, _mm256_set1_epi32(-0x04030201));
+  const __m256i fours =
+      _mm256_setr_epi8(-1, -1, -1, -1, 3, 3, 3, 3, -1, -1, -1, -1, 11, 11, 11, 11, -1, -1, -1, -1,
+                       3, 3, 3, 3, -1, -1, -1, -1, 11, 11, 11, 11);
+  const __m256i eights = _mm256_setr_epi8(-1, -1, -1, -1, -1, -1, -1, -1, 7, 7, 7, 7, 7, 7, 7, 7,
+                                          -1, -1, -1, -1, -1, -1, -1, -1, 7, 7, 7, 7, 7, 7, 7, 7);
+  const __m256i of_eight = _mm256_add_epi8(of_four, _mm256_shuffle_epi8(of_four, fours));
+  return _mm256_add_epi8(_mm256_add_epi8(of_eight, takes), _mm256_shuffle_epi8(of_eight, eights));
 }
 
 // The symbols that half a set's states give, to `symbols`, and the states that come next. Moves
@@ -182,38 +155,38 @@ THAW_INLINE __m128i Expanded(const std::byte* coded, uint32_t bits) {
 template <int kTables>
 THAW_INLINE void TakeSymbols(const Tables& t, const std::byte*& coded, uint8_t* lows,
                              uint8_t* highs, std::byte* symbols) {
-  const __m256i zero = _mm256_setzero_si256();
+  const __m256i even_bytes = _mm256_set1_epi16(255);
+  const __m256i odd_bytes = _mm256_set1_epi16(-256);
   const __m256i low = Load(lows);
   const __m256i high = Load(highs);
   const __m256i slots = _mm256_and_si256(low, _mm256_set1_epi8(127));
   const __m256i numbers = NumbersOf(t, low, slots);
   Store(LookUp<kTables>(t.symbol, numbers), symbols);
-  const __m256i frequency = LookUp<kTables>(t.doubled_frequency, numbers);
-  const __m256i rest = _mm256_sub_epi8(slots, LookUp<kTables>(t.first_slot, numbers));
-  // frequency * (x / 128): the upper half of 512 frequency times 128 (x / 128).
-  const __m256i quotient = _mm256_xor_si256(low, slots);
-  const __m256i even = _mm256_add_epi16(_mm256_mulhi_epu16(_mm256_unpacklo_epi8(quotient, high),
-                                                           _mm256_unpacklo_epi8(zero, frequency)),
-                                        _mm256_unpacklo_epi8(rest, zero));
-  const __m256i odd = _mm256_add_epi16(_mm256_mulhi_epu16(_mm256_unpackhi_epi8(quotient, high),
-                                                          _mm256_unpackhi_epi8(zero, frequency)),
-                                       _mm256_unpackhi_epi8(rest, zero));
-  const __m256i parted = _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15, 0,
-                                          2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
-  const __m256i lower_eights = _mm256_shuffle_epi8(even, parted);
-  const __m256i upper_eights = _mm256_shuffle_epi8(odd, parted);
-  const __m256i next_low = _mm256_unpacklo_epi64(lower_eights, upper_eights);
-  const __m256i next_high = _mm256_unpackhi_epi64(lower_eights, upper_eights);
+  const __m256i frequency = LookUp<kTables>(t.frequency, numbers);
+  const __m256i first = LookUp<kTables>(t.first_slot, numbers);
+  // x' = 2 frequency * high + rest.
+  const __m256i rest =
+      _mm256_sub_epi8(slots, _mm256_blendv_epi8(first, _mm256_sub_epi8(first, frequency), low));
+  const __m256i even_half = _mm256_maddubs_epi16(high, _mm256_and_si256(frequency, even_bytes));
+  const __m256i odd_half = _mm256_maddubs_epi16(high, _mm256_and_si256(frequency, odd_bytes));
+  const __m256i even =
+      _mm256_add_epi16(_mm256_add_epi16(even_half, even_half), _mm256_and_si256(rest, even_bytes));
+  const __m256i odd =
+      _mm256_add_epi16(_mm256_add_epi16(odd_half, odd_half), _mm256_srli_epi16(rest, 8));
+  const __m256i next_low = _mm256_blendv_epi8(even, _mm256_slli_epi16(odd, 8), odd_bytes);
+  const __m256i next_high = _mm256_blendv_epi8(_mm256_srli_epi16(even, 8), odd, odd_bytes);
   // States below 256 go up by a byte.
-  const __m256i takes = _mm256_cmpeq_epi8(next_high, zero);
+  const __m256i takes = _mm256_cmpeq_epi8(next_high, _mm256_setzero_si256());
   const auto bits = static_cast<uint32_t>(_mm256_movemask_epi8(takes));
-  const std::byte* behind = coded + _mm_popcnt_u32(bits & 0xffff);
-  const __m256i bytes =
-      _mm256_set_m128i(Expanded(behind, bits >> 16), Expanded(coded, bits & 0xffff));
+  const auto load = [](const std::byte* p) __attribute__((always_inline)) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  };
+  const __m256i bytes = _mm256_shuffle_epi8(
+      _mm256_set_m128i(load(coded + _mm_popcnt_u32(bits & 0xffff)), load(coded)),
+      PlacesOfTaken(takes));
   coded += _mm_popcnt_u32(bits);
-  const __m256i raised = _mm256_and_si256(next_low, takes);
-  Store(_mm256_or_si256(next_high, raised), highs);
-  Store(_mm256_or_si256(_mm256_xor_si256(next_low, raised), bytes), lows);
+  Store(_mm256_blendv_epi8(next_high, next_low, takes), highs);
+  Store(_mm256_blendv_epi8(next_low, bytes, takes), lows);
 }
 
 template <int kTables>
