@@ -27,23 +27,33 @@ void Unpack(ElementType type, int64_t k, int64_t n_rows, const std::byte* packed
 
 // The scratch of products with one token that is multiplied while it is decoded.
 struct TokenScratch {
-  uint8_t* has_outliers;          // [k / 32]
-  uint8_t* is_outlier;            // [k]
-  OutlierPatch* outlier_patches;  // 16 rows of as many outliers as there can be, k at most
-  int32_t* patch_sums;            // [k / 32, 16]
+  uint8_t* has_outliers;  // [k / 32]
+  uint8_t* is_outlier;    // [k]
+  OutlierPatch* outlier_patches;
+  int32_t* patch_sums;  // [k / 32, 16]
   std::byte* kept;
-  int64_t bytes;
 
   TokenScratch(int64_t k, std::byte* memory) {
-    std::byte* end = memory;
-    const auto take = [&](int64_t n) { return std::exchange(end, end + AlignUp(n)); };
+    const auto take = [&](int64_t bytes) { return std::exchange(memory, memory + AlignUp(bytes)); };
     has_outliers = reinterpret_cast<uint8_t*>(take(k / kActivationStep));
     is_outlier = reinterpret_cast<uint8_t*>(take(k));
-    outlier_patches = reinterpret_cast<OutlierPatch*>(
-        take(kFrozenGroupRows * MaxOutliers(k) * static_cast<int64_t>(sizeof(OutlierPatch))));
-    patch_sums = reinterpret_cast<int32_t*>(take(k / kActivationStep * 64));
-    kept = take(kKeptBlocks * kKeptBlockBytes);
-    bytes = end - memory;
+    outlier_patches = reinterpret_cast<OutlierPatch*>(take(OutlierPatchBytes(k)));
+    patch_sums = reinterpret_cast<int32_t*>(take(PatchSumBytes(k)));
+    kept = memory;
+  }
+
+  static int64_t Bytes(int64_t k) {
+    return AlignUp(k / kActivationStep) + AlignUp(k) + AlignUp(OutlierPatchBytes(k)) +
+           AlignUp(PatchSumBytes(k)) + kKeptBlocks * kKeptBlockBytes;
+  }
+
+ private:
+  // One of every row for each outlier that there can be.
+  static int64_t OutlierPatchBytes(int64_t k) {
+    return kFrozenGroupRows * MaxOutliers(k) * static_cast<int64_t>(sizeof(OutlierPatch));
+  }
+  static int64_t PatchSumBytes(int64_t k) {
+    return k / kActivationStep * kFrozenGroupRows * static_cast<int64_t>(sizeof(int32_t));
   }
 };
 
@@ -102,7 +112,7 @@ int64_t CodedScratchBytes(FrozenKind kind, int64_t k) {
   // Groups packed and not.
   return std::max(
       AlignUp(MatMulScratchBytes(k)) + 2 * kMostGroups * AlignUp(ThawedGroupBytes(kind, k)),
-      TokenScratch(k, nullptr).bytes);
+      TokenScratch::Bytes(k));
 }
 
 void MultiplyCoded(const KernelTable& kernels, const TileDecoder& decoder, const CodedRows& weights,
