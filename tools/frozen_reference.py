@@ -22,7 +22,7 @@ import numpy as np
 import xxhash
 
 VERSION_FIELD = "thaw.frozen.version"
-VERSION = 1
+VERSION = 2
 MAGIC = b"THAWTILE"
 ECQ, BF16 = 1, 2
 KIND_NAMES = {ECQ: "ecq", BF16: "bf16"}
@@ -32,10 +32,9 @@ MAX_TILE_BYTES = 1 << 28
 MAX_STREAM_WEIGHTS = 1 << 24
 GROUP_ROWS, VECTOR_COLUMNS, LANES, BLOCK = 16, 4, 64, 32
 SLOTS, SETS, SMALLEST_STATE = 128, 8, 256
-MAX_SYMBOLS, FREQUENCY_BYTES = 43, 44
+MIN_SYMBOLS, MAX_SYMBOLS = 2, 44
 STATE_BYTES = 2 * SETS * LANES
-# The order in which the lanes of a set stand in the file and take coded bytes (4).
-CODED_ORDER = np.concatenate([np.arange(0, LANES, 2), np.arange(1, LANES, 2)])
+LONGEST_GAP = 65535  # of patches; alone that of a patch of the value 0
 
 # What a rule belongs to: the header and directory, the hash of a tile, the contents of a tile (7).
 OPEN, READ, DECODE = "open", "read", "decode"
@@ -121,13 +120,14 @@ class Stream:
     cols: int
     raw_planes: int
     first_symbol: int
-    frequencies: np.ndarray  # of the symbols, then of the escape
+    frequencies: np.ndarray  # of the symbols
     raw: np.ndarray  # [vectors, raw_planes] u64
     shifts: np.ndarray  # [number of shifts, 2]: block, n
     scales: np.ndarray  # [rows] f16; empty in bf16
-    escapes: np.ndarray  # u8
+    patched: np.ndarray  # [patches]: which weights, numbered in the order of coding, ascending
+    patch_values: np.ndarray  # [patches]: i8 in ecq, u8 in bf16
     coded: np.ndarray  # u8
-    states: np.ndarray  # [SETS, LANES] u16, lanes in the coded order
+    states: np.ndarray  # [SETS, LANES]
     offsets: dict  # of the sections above, from the start of the stream
 
     @property
@@ -222,32 +222,31 @@ def parse_stream(data, kind, rows, cols, place):
         require(holds, DECODE, place.at(offset), what, expected, found)
 
     rule(len(data) >= STREAM_HEADER_BYTES, 0, "bytes left in the tile", "64 or more", len(data))
-    stated_rows, coded_bytes, escape_bytes, shift_count = struct.unpack_from("<IIII", data, 0)
+    stated_rows, coded_bytes, patches, shift_count = struct.unpack_from("<IIII", data, 0)
     raw_planes, symbols, first_symbol, reserved = struct.unpack_from(
         "<BBbB" if kind == ECQ else "<BBBB", data, 16)
     rule(stated_rows == rows, 0, "rows of the stream", rows, stated_rows)
     rule(kind == ECQ or shift_count == 0, 12, "shifts", "0 in bf16", shift_count)
     rule(raw_planes in ((0, 1, 2) if kind == ECQ else (8,)), 16, "raw_planes",
          "0, 1 or 2" if kind == ECQ else 8, raw_planes)
-    rule(1 <= symbols <= MAX_SYMBOLS, 17, "symbols", "1 to 43", symbols)
+    rule(MIN_SYMBOLS <= symbols <= MAX_SYMBOLS, 17, "symbols", "2 to 44", symbols)
     lowest, highest = (-64 >> raw_planes, 63 >> raw_planes) if kind == ECQ else (0, 255)
     rule(first_symbol >= lowest, 18, "first_symbol", f"{lowest} or more", first_symbol)
     last_symbol = first_symbol + symbols - 1
     rule(last_symbol <= highest, 18, "last symbol", f"{highest} or less", last_symbol)
     rule(reserved == 0, 19, "byte 19", 0, reserved)
-    frequencies = np.frombuffer(data, np.uint8, FREQUENCY_BYTES, 20).astype(int)
-    rule(not frequencies[symbols + 1:].any(), 20 + symbols + 1, "bytes behind the frequencies", "zeros",
-         frequencies[symbols + 1:].tolist())
-    frequencies = frequencies[:symbols + 1]
+    frequencies = np.frombuffer(data, np.uint8, MAX_SYMBOLS, 20).astype(int)
+    rule(not frequencies[symbols:].any(), 20 + symbols, "bytes behind the frequencies", "zeros",
+         frequencies[symbols:].tolist())
+    frequencies = frequencies[:symbols]
     rule(frequencies.max() <= SLOTS - 1, 20, "frequencies", "127 or less each", frequencies.max())
-    rule(frequencies[-1] >= 1, 20 + symbols, "frequency of the escape", "1 or more", frequencies[-1])
     rule(frequencies.sum() == SLOTS, 20, "sum of the frequencies", SLOTS, frequencies.sum())
 
     vectors = rows // GROUP_ROWS * cols // VECTOR_COLUMNS
     offsets, end = {}, STREAM_HEADER_BYTES
     for section, size in (("raw", 8 * vectors * raw_planes), ("shifts", 4 * shift_count),
-                          ("scales", 2 * rows if kind == ECQ else 0), ("escapes", escape_bytes),
-                          ("coded", coded_bytes), ("states", STATE_BYTES)):
+                          ("scales", 2 * rows if kind == ECQ else 0), ("gaps", 2 * patches),
+                          ("values", patches), ("coded", coded_bytes), ("states", STATE_BYTES)):
         offsets[section] = end
         end += size
     size = round_up(end, ALIGNMENT)
@@ -265,11 +264,14 @@ def parse_stream(data, kind, rows, cols, place):
     words = section("shifts", "<u4", shift_count).astype(np.int64)
     shifts = np.stack([words >> 4, words & 15], axis=1)
     check_shifts(shifts, scales, cols, place.at(offsets["shifts"]))
+    gaps = section("gaps", "<u2", patches).astype(np.int64)
+    patch_values = section("values", np.int8 if kind == ECQ else np.uint8, patches).astype(np.int64)
+    check_patches(gaps, patch_values, LANES * vectors, place.at(offsets["gaps"]))
+    planes = section("states", np.uint8, STATE_BYTES).reshape(SETS, 2, LANES).astype(np.int64)
     return Stream(place, kind, rows, cols, raw_planes, first_symbol, frequencies,
                   section("raw", "<u8", vectors * raw_planes).reshape(vectors, raw_planes), shifts,
-                  scales, section("escapes", np.uint8, escape_bytes),
-                  section("coded", np.uint8, coded_bytes),
-                  section("states", "<u2", SETS * LANES).reshape(SETS, LANES), offsets), size
+                  scales, np.cumsum(gaps), patch_values, section("coded", np.uint8, coded_bytes),
+                  planes[:, 0] + 256 * planes[:, 1], offsets), size
 
 
 def check_shifts(shifts, scales, cols, place):
@@ -289,6 +291,20 @@ def check_shifts(shifts, scales, cols, place):
         before = block
 
 
+def check_patches(gaps, values, weights, place):
+    """The rules of section 4 about patches, `place` being that of the first one's gap."""
+    number = 0
+    for index, (gap, value) in enumerate(zip(gaps.tolist(), values.tolist())):
+
+        def rule(holds, what, expected, found, at=place.at(2 * index)):
+            require(holds, DECODE, at, what, expected, found)
+
+        number += gap
+        rule(gap >= 1 or index == 0, f"gap of patch {index}", "1 or more", gap)
+        rule(number < weights, f"weight of patch {index}", f"less than {weights}", number)
+        rule(value != 0 or gap == LONGEST_GAP, f"gap of patch {index}, of the value 0", LONGEST_GAP, gap)
+
+
 def row_of_block(block, cols):
     """The row of its stream that a block of section 5 is a part of."""
     group = block // 16 // (cols // BLOCK)
@@ -296,16 +312,13 @@ def row_of_block(block, cols):
 
 
 def decode_numbers(stream):
-    """The entropy coder (4): numbers s [vectors, lanes], or escape bytes e, and where they are escapes."""
+    """The entropy coder (4): numbers s [vectors, lanes], before they are patched."""
     frequencies = stream.frequencies
     starts = np.cumsum(frequencies) - frequencies
     owner = np.repeat(np.arange(len(frequencies)), frequencies)
-    escape = len(frequencies) - 1
-    states = stream.states.astype(np.int64)
+    states = stream.states.copy()
     numbers = np.empty((stream.vectors, LANES), np.int64)
-    escaped = np.empty((stream.vectors, LANES), bool)
-    taken = escapes_taken = 0
-    symbol_of_lane = np.empty(LANES, np.int64)
+    taken = 0
 
     def rule(holds, section, at, what, expected, found):
         require(holds, DECODE, stream.place.at(stream.offsets[section] + at), what, expected, found)
@@ -321,41 +334,30 @@ def decode_numbers(stream):
         state[hungry] = 256 * state[hungry] + stream.coded[taken:taken + len(hungry)]
         taken += len(hungry)
         states[vector % SETS] = state
-
-        symbol_of_lane[CODED_ORDER] = symbol
-        numbers[vector] = stream.first_symbol + symbol_of_lane
-        escaped[vector] = symbol_of_lane == escape
-        lanes = np.flatnonzero(escaped[vector])
-        rule(escapes_taken + len(lanes) <= len(stream.escapes), "escapes", escapes_taken,
-             f"escapes at vector {vector}", f"{escapes_taken + len(lanes)} or more", len(stream.escapes))
-        numbers[vector, lanes] = stream.escapes[escapes_taken:escapes_taken + len(lanes)]
-        escapes_taken += len(lanes)
+        numbers[vector] = stream.first_symbol + symbol
 
     rule(taken == len(stream.coded), "coded", taken, "coded bytes taken", len(stream.coded), taken)
-    rule(escapes_taken == len(stream.escapes), "escapes", escapes_taken, "escapes taken",
-         len(stream.escapes), escapes_taken)
-    for index in np.flatnonzero(states.reshape(-1) != SMALLEST_STATE)[:1]:
-        rule(False, "states", 2 * index, f"last state of set {index // LANES}, lane "
-             f"{CODED_ORDER[index % LANES]}", SMALLEST_STATE, states.reshape(-1)[index])
-    return numbers, escaped
+    for of_set, lane in np.argwhere(states != SMALLEST_STATE)[:1]:
+        rule(False, "states", 2 * LANES * of_set + lane, f"last state of set {of_set}, lane {lane}",
+             SMALLEST_STATE, states[of_set, lane])
+    return numbers
+
+
+def patches_of(stream):
+    """What is added for each weight [vectors, lanes]: the values of patches, 0 where there is none."""
+    values = np.zeros((stream.vectors, LANES), np.int64)
+    values.reshape(-1)[stream.patched] = stream.patch_values  # each weight has one patch at most
+    return values
 
 
 def decode_ecq(stream):
     """Integers [rows, cols] int8, and the scales of their blocks [rows, cols / 32] f16 (5)."""
-    numbers, escaped = decode_numbers(stream)
+    numbers = decode_numbers(stream)
     lanes = np.arange(LANES, dtype=np.uint64)
     bits = (stream.raw[:, :, None] >> lanes & np.uint64(1)).astype(np.int64)  # [vectors, planes, lanes]
     m = numbers << stream.raw_planes
     for plane in range(stream.raw_planes):
         m += bits[:, plane] << plane
-    e = numbers.astype(np.uint8).astype(np.int8).astype(np.int64)
-    wrong = escaped & ((e & 1) != (e >> 1 & 1))
-    for vector, lane in np.argwhere(wrong)[:1]:
-        index = np.count_nonzero(escaped[:vector]) + np.count_nonzero(escaped[vector, :lane])
-        require(False, DECODE, stream.place.at(stream.offsets["escapes"] + index),
-                f"lowest bit of the escape of vector {vector}, lane {lane}", e[vector, lane] >> 1 & 1,
-                e[vector, lane] & 1)
-    m[escaped] = e[escaped] >> 1
 
     groups, steps = stream.rows // GROUP_ROWS, stream.cols // VECTOR_COLUMNS
     m = m.reshape(groups, steps, LANES)
@@ -364,7 +366,8 @@ def decode_ecq(stream):
     p[:, 3:] = m & 1
     for t in range(3, steps + 3):
         z[:, t] = z[:, t - 1] ^ z[:, t - 3] ^ p[:, t - 2]
-    q = 2 * m + z[:, 3:]
+    q = 2 * m + z[:, 3:] + 4 * patches_of(stream).reshape(m.shape)
+    check_integers(stream, q.reshape(-1))
 
     integers = np.empty((stream.rows, stream.cols), np.int8)
     for lane in range(LANES):
@@ -376,9 +379,17 @@ def decode_ecq(stream):
     return integers, scales
 
 
+def check_integers(stream, q):
+    """That the integers, in the order of coding, fit 8 bits: those without a patch do."""
+    for index, weight in enumerate(stream.patched.tolist()):
+        vector, lane = divmod(weight, LANES)
+        require(-128 <= q[weight] <= 127, DECODE, stream.place.at(stream.offsets["values"] + index),
+                f"patched q of vector {vector}, lane {lane}", "-128 to 127", q[weight])
+
+
 def decode_bf16(stream):
     """The bits of the bfloat16 numbers, [rows, cols] u16 (6)."""
-    numbers, _ = decode_numbers(stream)
+    numbers = (decode_numbers(stream) + patches_of(stream)) % 256
     raw = stream.raw.astype("<u8").view(np.uint8).astype(np.int64)  # [vectors, lanes]
     bits = numbers * 128 + raw // 2 + raw % 2 * 32768
     bits = bits.reshape(stream.rows // GROUP_ROWS, stream.cols // VECTOR_COLUMNS, LANES)

@@ -66,7 +66,7 @@ def test_another_reader_lists_the_output(thaw, source, tmp_path):
     out = tmp_path / "out.gguf"
     report = json.loads(thaw.results("freeze", source, out, "--bits", "4", "--verify", "--json"))
     reader = GGUFReader(out)
-    assert reader.get_field("thaw.frozen.version").parts[-1][0] == 1
+    assert reader.get_field("thaw.frozen.version").parts[-1][0] == 2
     assert reader.get_field("general.alignment").parts[-1][0] == 64
     before = {t.name: t for t in GGUFReader(source).tensors}
     assert [t.name for t in reader.tensors] == list(before)

@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 
 import refused
-from encoder import (BF16, ECQ, Table, bf16_stream, blob_of, ecq_stream, q8_0_bytes, write_gguf)
+from encoder import (BF16, ECQ, LANES, SETS, SYMBOLS, Table, bf16_stream, blob_of, ecq_stream,
+                     q8_0_bytes, write_gguf)
 
 FOLDER = Path(__file__).resolve().parents[1] / "golden" / "frozen"
 
@@ -38,26 +39,26 @@ def row_scales(random, rows):
 
 
 def ecq(m, scales, raw_planes=0, rows_per_stream=None, streams_per_tile=1, dimensions=None, table=None,
-        shifts=None, escape_too=None):
-    """A blob of matrices m [matrices, rows, cols] and what it decodes to. Each stream has its own table
-    where none is given; `shifts` are {(row, block): n} of each matrix."""
+        symbols=SYMBOLS, shifts=None, patch_too=None):
+    """A blob of matrices m [matrices, rows, cols] and what it decodes to. Where no table is given, each
+    stream has its own of so many symbols at most; `shifts` are {(row, block): n} of each matrix."""
     def stream(matrix, first, end):
         part = m[matrix, first:end]
         own_shifts = {(row - first, block): n for (row, block), n in (shifts or {}).items()
                       if first <= row < end}
-        return ecq_stream(part, scales[matrix, first:end], table or Table.of(part >> raw_planes),
+        return ecq_stream(part, scales[matrix, first:end], table or Table.of(part >> raw_planes, symbols),
                           raw_planes, own_shifts,
-                          None if escape_too is None else escape_too[matrix, first:end])
+                          None if patch_too is None else patch_too[matrix, first:end])
 
     blob = blob_of(ECQ, m, stream, rows_per_stream or m.shape[1], streams_per_tile, dimensions)
     return blob.pack(), b"".join(q8_0_bytes(*matrix, shifts) for matrix in zip(m, scales))
 
 
-def bf16(bits, rows_per_stream=None, streams_per_tile=1, table=None):
+def bf16(bits, rows_per_stream=None, streams_per_tile=1, table=None, symbols=SYMBOLS):
     """The same of the bits of bfloat16 numbers, [matrices, rows, cols] u16."""
     def stream(matrix, first, end):
         part = bits[matrix, first:end]
-        return bf16_stream(part, table or Table.of(part >> 7 & 255))
+        return bf16_stream(part, table or Table.of(part >> 7 & 255, symbols))
 
     blob = blob_of(BF16, bits, stream, rows_per_stream or bits.shape[1], streams_per_tile)
     return blob.pack(), bits.astype("<u2").tobytes()
@@ -83,85 +84,111 @@ def normal_bf16(seed, matrices, rows, cols):
 def shifted():
     """Shifts at the edges: the first and last block, the largest shift, of scale 0, up to 65504."""
     random = Random(7)
-    m = normal_m(random, 48, 96, 6)[None]
-    scales = row_scales(random, 48)[None]
-    scales[0, [3, 20, 21, 47]] = [0, 2.0 ** -24, 65504 / 2 ** 15, 0.5]
+    m = normal_m(random, 32, 96, 6)[None]
+    scales = row_scales(random, 32)[None]
+    scales[0, [3, 20, 21, 31]] = [0, 2.0 ** -24, 65504 / 2 ** 15, 0.5]
     shifts = {(0, 0): 1, (0, 2): 3, (1, 0): 2, (3, 1): 15, (20, 0): 15, (20, 1): 1, (21, 2): 15,
-              (33, 1): 4, (47, 2): 15}
+              (23, 1): 4, (31, 2): 15}
     return ecq(m, scales, shifts=shifts, table=Table.of(m))
 
 
 def extremes(raw_planes):
-    """All numbers of m's range, as often as each other: the integers from -128 to 127."""
+    """All numbers of m's range, as often as each other: the integers from -128 to 127, of which the
+    table lacks the largest, or the smallest, or both."""
     random = Random(11 + raw_planes)
-    m = np.concatenate([np.arange(-64, 64)] * 8).reshape(1, 16, 64)
+    m = np.concatenate([np.arange(-64, 64)] * 4).reshape(1, 16, 32)
     m = random.permutation(m.reshape(-1)).reshape(m.shape)
-    return ecq(m, row_scales(random, 16)[None], raw_planes)
+    table = {0: Table(-22, [2] * 4 + [3] * 40), 1: Table(-32, [2] * 4 + [3] * 40),
+             2: Table(-8, [5] * 16 + [6] * 8)}[raw_planes]
+    return ecq(m, row_scales(random, 16)[None], raw_planes, table=table)
 
 
-def one_symbol(raw_planes):
-    """A single symbol with frequency 127: coded bytes for the few escapes alone."""
+def two_symbols():
+    """No coded bytes, and patches of numbers far from both symbols."""
     random = Random(14)
-    m = np.zeros((1, 16, 64), np.int64)
+    m = np.zeros((1, 16, 32), np.int64)
     m.reshape(-1)[random.permutation(m.size)[:20]] = random.randint(-64, 64, 20)
-    return ecq(m, np.zeros((1, 16)), raw_planes, table=Table(0, [127]))
+    return ecq(m, np.zeros((1, 16)), table=Table(0, [127, 1]))
 
 
-def only_escapes():
-    """The symbol that the table has does not occur."""
+def only_patches():
+    """Every weight is patched: both symbols stand for numbers that do not occur."""
     random = Random(15)
-    m = random.randint(-64, 63, (1, 16, 64))
-    return ecq(m, row_scales(random, 16)[None], table=Table(63, [1]))
+    m = random.randint(-64, 62, (1, 16, 32))
+    return ecq(m, row_scales(random, 16)[None], table=Table(62, [64, 64]))
 
 
 def unused_symbols():
-    """Symbols of frequency 0 within the table, and numbers of the table that are escapes all the same."""
+    """Symbols of frequency 0 within the table, and numbers of the table that are patched all the same."""
     random = Random(16)
-    m = random.randint(-3, 4, (1, 32, 32))
-    return ecq(m, row_scales(random, 32)[None], table=Table(-4, [0, 20, 20, 0, 25, 30, 0, 10, 0]),
-               escape_too=random.uniform(size=m.shape) < 0.1)
+    m = random.randint(-3, 4, (1, 16, 32))
+    return ecq(m, row_scales(random, 16)[None], table=Table(-4, [0, 20, 30, 0, 35, 30, 0, 13, 0]),
+               patch_too=random.uniform(size=m.shape) < 0.1)
 
 
-def largest_table():
-    """43 symbols of frequency 1 and an escape of 85."""
+def states_below_256():
+    """Half of the states are as no encoder makes them: after one step they are 1, and take a byte 0."""
+    m = normal_m(Random(12), 16, 32, 1.2)
+    scales = row_scales(Random(12), 16)
+    ends_at_1 = {(of_set, lane): 1 for of_set in range(SETS) for lane in range(1, LANES, 2)}
+
+    def stream(*_):
+        part = ecq_stream(m, scales, Table(-3, [10, 18, 23, 26, 23, 18, 10]), last_states=ends_at_1)
+        part.coded = bytes(len(ends_at_1))
+        return part
+
+    return blob_of(ECQ, m[None], stream, 16).pack(), q8_0_bytes(m, scales)
+
+
+def most_symbols():
+    """44 symbols, one of which owns most slots."""
     random = Random(17)
-    m = normal_m(random, 16, 64, 12)[None]
-    return ecq(m, row_scales(random, 16)[None], table=Table(-21, [1] * 43))
+    m = normal_m(random, 16, 32, 12)[None]
+    return ecq(m, row_scales(random, 16)[None], table=Table(-22, [1] * 22 + [85] + [1] * 21))
 
 
-def every_exponent():
-    """bfloat16 numbers of random bits: no exponent is likelier than another; the last symbol is 255."""
-    bits = Random(18).randint(0, 1 << 16, (1, 16, 64)).astype("<u2")
-    return bf16(bits, table=Table(213, [2] * 42 + [3]))
+def patches_far_apart():
+    """Patches of the first and the last weight, with the one of the value 0 that this takes between."""
+    random = Random(6)
+    m = -(random.uniform(size=(1, 16, 4128)) < 0.005).astype(np.int64)
+    m[0, 0, 0], m[0, 15, 4127] = -64, 63
+    return ecq(m, row_scales(random, 16)[None], table=Table(-1, [1, 127]))
+
+
+def bf16_wrapped():
+    """bfloat16 numbers of random bits: no exponent is likelier than another. The last symbol is 255, from
+    which small exponents are patched across 256, as are those between from the first symbol."""
+    bits = Random(18).randint(0, 1 << 16, (1, 16, 32)).astype("<u2")
+    return bf16(bits, table=Table(212, [2] * 4 + [3] * 40))
 
 
 def goldens():
     """{file: {tensor: (blob, what it decodes to)}}"""
     files = {
-        "raw_planes_0": bell(1, 1, 16, 128, 4),
-        "raw_planes_1": bell(2, 1, 16, 128, 9, raw_planes=1),
-        "raw_planes_2": bell(3, 1, 16, 128, 20, raw_planes=2),
+        "raw_planes_0": bell(1, 1, 16, 64, 4, symbols=21),
+        "raw_planes_1": bell(2, 1, 16, 64, 9, raw_planes=1, symbols=24),
+        "raw_planes_2": bell(3, 1, 16, 64, 20, raw_planes=2, symbols=26),
         "cols_32": bell(4, 1, 16, 32, 3),
-        "cols_2048": bell(5, 1, 16, 2048, 1.5),
+        "patches_far_apart": patches_far_apart(),
         "shifts": shifted(),
         "last_tile_shorter": bell(8, 1, 48, 32, 4, rows_per_stream=16, streams_per_tile=2),
-        "last_stream_shorter": bell(9, 1, 112, 32, 6, raw_planes=1, rows_per_stream=32,
-                                    streams_per_tile=2),
+        "last_stream_shorter": bell(9, 1, 112, 32, 6, raw_planes=1, symbols=14,
+                                    rows_per_stream=32, streams_per_tile=2),
         "stream_longer_than_matrix": bell(10, 1, 48, 32, 4, rows_per_stream=64, streams_per_tile=64),
-        "experts": bell(19, 2, 48, 32, 8, raw_planes=1, rows_per_stream=32),
-        "one_expert": bell(20, 1, 16, 64, 4, dimensions=3),
+        "experts": bell(19, 2, 48, 32, 8, raw_planes=1, symbols=16, rows_per_stream=32),
+        "one_expert": bell(20, 1, 16, 32, 4, dimensions=3),
         "extremes_0": extremes(0), "extremes_1": extremes(1), "extremes_2": extremes(2),
-        "one_symbol": one_symbol(0), "one_symbol_raw": one_symbol(2), "only_escapes": only_escapes(),
-        "unused_symbols": unused_symbols(), "largest_table": largest_table(),
-        "bf16": bf16(normal_bf16(21, 1, 16, 128)),
+        "two_symbols": two_symbols(), "only_patches": only_patches(), "unused_symbols": unused_symbols(),
+        "most_symbols": most_symbols(), "states_below_256": states_below_256(),
+        "bf16": bf16(normal_bf16(21, 1, 16, 64)),
         "bf16_tiles": bf16(normal_bf16(22, 1, 48, 32), 16, 2),
         "bf16_experts": bf16(normal_bf16(23, 2, 16, 32)),
-        "bf16_every_exponent": every_exponent(),
-        "bf16_one_symbol": bf16(np.full((1, 16, 64), 0x3F80, np.uint16), table=Table(127, [127])),
+        "bf16_wrapped": bf16_wrapped(),
+        "bf16_two_symbols": bf16(np.full((1, 16, 32), 0x3F80, np.uint16), table=Table(127, [127, 1])),
     }
     return {name: {"w": tensor} for name, tensor in files.items()} | {
         "several": {"first": bell(24, 1, 16, 32, 4), "second": bf16(normal_bf16(25, 1, 16, 32)),
-                    "third": bell(26, 2, 16, 64, 5)}}
+                    "third": bell(26, 2, 16, 32, 5)}}
 
 
 def main():

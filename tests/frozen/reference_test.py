@@ -15,6 +15,7 @@ sys.path[:0] = [str(PROJECT / "tools"), str(Path(__file__).parent)]
 
 import frozen_reference as reference  # noqa: E402
 import make_goldens  # noqa: E402
+from encoder import Table  # noqa: E402
 
 GOLDENS = PROJECT / "tests" / "golden" / "frozen"
 REFUSED = json.loads((GOLDENS / "refused" / "refused.json").read_text())
@@ -72,6 +73,65 @@ def test_float32_is_what_another_program_reads_in_the_blocks(name):
     assert np.array_equal(weights.reshape(-1, blob.cols), expected)
 
 
+def test_the_goldens_have_what_decoders_must_tell_apart():
+    """Without these cases a decoder that lacks a rule would pass."""
+    cases = set()
+    for path in GOLDENS.glob("*.gguf"):
+        for blob in reference.open_file(path).values():
+            for tile in range(len(blob.tiles)):
+                for stream in reference.parse_tile(blob, tile):
+                    cases |= set(cases_of(stream))
+    assert cases == {
+        "no patch", "patch of value 0", "first weight", "last weight", "several in a vector",
+        "patched to -128", "patched to 127", "ecq, 0 raw planes, patched", "ecq, 1 raw planes, patched",
+        "ecq, 2 raw planes, patched", "bf16, patched", "bf16, wrapped", "2 symbols", "44 symbols",
+        "frequency 0", "frequency 127", "several groups, patched", "states below 256", "no coded bytes"}
+
+
+def cases_of(stream):
+    """Which of the cases of the test above a stream is."""
+    patched = stream.patched[stream.patch_values != 0]
+    values = stream.patch_values[stream.patch_values != 0]
+    found = {
+        "no patch": not len(stream.patched),
+        "patch of value 0": len(values) < len(stream.patched),
+        "first weight": 0 in patched,
+        "last weight": 64 * stream.vectors - 1 in patched,
+        "several in a vector": len(np.unique(patched // 64)) < len(patched),
+        "several groups, patched": len(np.unique(patched // 64 // (stream.cols // 4))) > 1,
+        "2 symbols": len(stream.frequencies) == 2,
+        "44 symbols": len(stream.frequencies) == 44,
+        "frequency 0": 0 in stream.frequencies,
+        "frequency 127": 127 in stream.frequencies,
+        "states below 256": stream.states.min() < 256,
+        "no coded bytes": not len(stream.coded),
+    }
+    if stream.kind == reference.ECQ:
+        found[f"ecq, {stream.raw_planes} raw planes, patched"] = len(patched) > 0
+        q = reference.decode_ecq(stream)[0].reshape(-1, 16, stream.cols // 4, 4)
+        q = q.transpose(0, 2, 1, 3).reshape(-1)[patched]  # as they are coded
+        found |= {"patched to -128": -128 in q, "patched to 127": 127 in q}
+    else:
+        found["bf16, patched"] = len(patched) > 0
+        numbers = reference.decode_numbers(stream).reshape(-1)[patched]
+        found["bf16, wrapped"] = (numbers + values >= 256).any()
+    return (case for case, is_there in found.items() if is_there)
+
+
+@pytest.mark.parametrize(
+    "gaps", [[0, 65535, 65535], [65535, 65536], [131070], [65534, 131071], [131072, 1]])
+def test_patches_come_back_over_gaps_of_any_length(gaps):
+    m = np.zeros((1, 16, 12320), np.int64)
+    in_lanes = np.zeros(m.size, np.int64)
+    in_lanes[np.cumsum(gaps)] = [40, -64, 63][:len(gaps)]
+    m[0] = in_lanes.reshape(-1, 16, 4).transpose(1, 0, 2).reshape(16, -1)
+    blob, expected = make_goldens.ecq(m, np.ones((1, 16)), table=Table(-1, [1, 127]))
+    parsed = reference.parse_blob(blob, "w")
+    patches = reference.parse_tile(parsed, 0)[0].patched
+    assert set(np.cumsum(gaps)) <= set(patches.tolist())
+    assert reference.decode_tensor(parsed).tobytes() == expected
+
+
 def test_many_random_tensors_come_back():
     random = np.random.RandomState(50)
     for _ in range(30):
@@ -82,11 +142,13 @@ def test_many_random_tensors_come_back():
         scales = random.uniform(0, 1, (matrices, rows))
         shifts = {(random.randint(rows), random.randint(cols // 32)): random.randint(1, 16)
                   for _ in range(random.randint(4))}
+        symbols = random.randint(2, 45)
         blob, expected = make_goldens.ecq(
-            m.astype(np.int64), scales, raw_planes, rows_per_stream, streams_per_tile, shifts=shifts)
+            m.astype(np.int64), scales, raw_planes, rows_per_stream, streams_per_tile, symbols=symbols,
+            shifts=shifts)
         assert reference.decode_tensor(reference.parse_blob(blob, "w")).tobytes() == expected
         bits = random.randint(0, 1 << 16, m.shape) & random.randint(0, 1 << 16)
-        blob, expected = make_goldens.bf16(bits, rows_per_stream, streams_per_tile)
+        blob, expected = make_goldens.bf16(bits, rows_per_stream, streams_per_tile, symbols=symbols)
         assert reference.decode_tensor(reference.parse_blob(blob, "w")).tobytes() == expected
 
 

@@ -9,29 +9,29 @@ from functools import partial
 
 import numpy as np
 
-from encoder import (BF16, ECQ, Blob, Table, bf16_stream, ecq_stream, encode, escape_bytes_of, in_lanes,
-                     write_gguf)
+from encoder import (BF16, ECQ, LONGEST_GAP, Blob, Table, bf16_stream, ecq_stream, write_gguf)
 
 # CODED: columns of streams that have coded bytes. With 32 each state decodes one lane, which the bits
-# of the states alone pay for; with 64 it decodes two, and frequencies this small do not fit.
-COLS, CODED = 32, 64
-TABLE = Table(-3, [4, 5, 4, 6, 4, 5, 4])
+# of the states alone pay for; with 64 it decodes two, and two of the rarest symbols do not fit.
+# LONG: columns whose 16 rows take more than the longest gap.
+COLS, CODED, LONG = 32, 64, 4128
+TABLE = Table(-3, [8, 8, 24, 48, 24, 8, 8])
 
 
 def numbers(seed=1, rows=16, cols=COLS):
-    m = np.rint(np.random.RandomState(seed).normal(0, 2.2, (rows, cols))).astype(np.int64)
-    m[0, 1:4] = [30, 12, -9]  # escapes, whatever the seed
+    m = np.rint(np.random.RandomState(seed).normal(0, 1.2, (rows, cols))).astype(np.int64)
+    m[0, 1:4] = [30, 12, -9]  # patched, whatever the seed
     return m
 
 
-def stream(seed=1, raw_planes=0, rows=16, cols=COLS):
+def stream(seed=1, raw_planes=0, rows=16, cols=COLS, last_states=None):
     m = np.clip(numbers(seed, rows, cols) << raw_planes, -64, 63)
-    return ecq_stream(m, np.linspace(0.5, 1, rows), TABLE, raw_planes)
+    return ecq_stream(m, np.linspace(0.5, 1, rows), TABLE, raw_planes, last_states=last_states)
 
 
 def stream_of_bf16(cols=COLS):
     values = np.random.RandomState(2).normal(0, 1, (16, cols)).astype("<f4").view("<u4")
-    return bf16_stream((values >> 16).astype("<u2"), Table(120, [2, 3, 4, 4, 4, 4, 4]))
+    return bf16_stream((values >> 16).astype("<u2"), Table(122, [8, 8, 8, 8, 16, 40, 40]))
 
 
 def blob(tiles=None, **fields):
@@ -60,8 +60,9 @@ def opened():
     good = unread().pack()
     yield "magic", "The magic is THAWTILF.", unread().pack(magic=b"THAWTILF")
     yield "tile_empty", "A tile has no bytes.", blob([b""]).pack()
-    yield "version_0", "The version of the blob is 0.", unread().pack(version=0)
-    yield "version_2", "The version of the blob is 2.", unread().pack(version=2)
+    for version in (0, 1, 3):
+        yield (f"version_{version}", f"The version of the blob is {version}.",
+               unread().pack(version=version))
     for kind in (0, 3):
         yield f"kind_{kind}", f"The kind is {kind}.", unread(kind=kind).pack()
     yield "cols_0", "There are no columns.", unread(cols=0).pack()
@@ -147,32 +148,33 @@ def with_fields(make=stream, **fields):
     return part.pack()
 
 
+def coded_with(frequencies):
+    """A tile that one who does not look at the frequencies decodes: all its numbers have the first symbol."""
+    return ecq_stream(np.full((16, COLS), -3), np.ones(16), Table(-3, frequencies)).pack()
+
+
 def broken_headers():
     """(name, sentence, tile) of what the header of an ecq stream shows."""
-    for rows in (0, 15, 32):
+    for rows in (0, 32):
         yield f"stream_rows_{rows}", f"A stream of 16 rows says {rows}.", stream().pack(rows=rows)
-    for planes in (3, 8, 255):
+    for planes in (3, 8):
         yield f"raw_planes_{planes}", f"A stream of ecq has {planes} raw planes.", with_fields(
             raw_planes=planes)
-    yield "symbols_0", "There are no symbols.", with_fields(frequencies=[128])
-    yield "symbols_44", "There are 44 symbols.", stream().pack(symbols=44)
-    yield "symbols_255", "There are 255 symbols.", stream().pack(symbols=255)
+    yield "symbols_0", "There are no symbols.", with_fields(frequencies=[])
+    yield "symbols_1", "There is one symbol.", coded_with([128])
+    yield "symbols_45", "There are 45 symbols.", stream().pack(symbols=45)
     yield "byte_19", "Byte 19 is 1.", stream().pack(reserved=1)
-    yield "frequencies_127", "The frequencies add up to 127.", with_fields(
-        frequencies=[5, 15, 25, 30, 25, 15, 6, 6])
-    yield "frequencies_129", "The frequencies add up to 129.", with_fields(
-        frequencies=[5, 15, 25, 30, 25, 15, 7, 7])
-    yield "frequencies_384", "The frequencies add up to 384, which is 128 in 8 bits.", with_fields(
-        frequencies=[127, 127, 100, 2, 2, 2, 2, 22])
-    yield "frequency_0_of_escape", "The frequency of the escape is 0.", with_fields(
-        frequencies=[5, 15, 25, 30, 25, 15, 13, 0])
-    yield "frequency_128_of_escape", "The frequency of the escape is 128.", with_fields(
-        frequencies=[0, 0, 0, 0, 0, 0, 0, 128])
-    yield "frequency_128", "The frequency of a symbol is 128, and so that of the escape 0.", with_fields(
-        frequencies=[0, 0, 0, 128, 0, 0, 0, 0])
-    behind = bytearray(stream().pack())
-    behind[63] = 1
-    yield "behind_frequencies", "A byte behind the frequencies is not zero.", bytes(behind)
+    yield "frequencies_127", "The frequencies add up to 127.", coded_with([8, 8, 24, 48, 24, 8, 7])
+    yield "frequencies_129", "The frequencies add up to 129.", coded_with([8, 8, 24, 48, 24, 8, 9])
+    yield "frequencies_384", "The frequencies add up to 384, which is 128 in 8 bits.", coded_with(
+        [127, 127, 100, 2, 2, 2, 24])
+    yield "frequency_128", "The frequency of a symbol is 128, and those of the others are 0.", coded_with(
+        [128, 0, 0, 0, 0, 0, 0])
+    for name, what, offset in (("directly_behind_frequencies", "The byte", 20 + len(TABLE.frequencies)),
+                               ("far_behind_frequencies", "The last byte", 63)):
+        behind = bytearray(stream().pack())
+        behind[offset] = 1
+        yield name, f"{what} behind the frequencies is not zero.", bytes(behind)
     for planes, lowest in ((0, -64), (1, -32), (2, -16)):
         yield (f"first_symbol_{planes}", f"The first symbol is {lowest - 1}, with {planes} raw planes.",
                with_fields(partial(stream, raw_planes=planes), first_symbol=lowest - 1))
@@ -180,13 +182,14 @@ def broken_headers():
                with_fields(partial(stream, raw_planes=planes), first_symbol=-lowest - 6))
     yield ("last_symbol_wraps", "The last symbol is 133, which is -123 in 8 bits.",
            with_fields(first_symbol=127))
-    for name, number in (("coded_bytes", "coded_bytes"), ("escape_bytes", "escape_bytes"),
-                         ("shifts", "shifts")):
-        yield (f"{name}_too_many", f"The {number} are 2^32 - 1, more than the tile has.",
+    for number, what in (("coded_bytes", "coded bytes"), ("patches", "patches"), ("shifts", "shifts")):
+        yield (f"{number}_too_many", f"The {what} are 2^32 - 1, more than the tile has.",
                stream().pack(**{number: (1 << 32) - 1}))
     part = stream()
-    yield ("sections_wrap", "The coded bytes and escapes add up to what they are in 32 bits alone.",
-           part.pack(coded_bytes=len(part.coded) + (1 << 31), escape_bytes=len(part.escapes) + (1 << 31)))
+    yield ("sections_wrap", "Patches and coded bytes take what they do in 32 bits alone.",
+           part.pack(coded_bytes=len(part.coded) + (1 << 30), patches=len(part.gaps) + (1 << 30)))
+    yield ("patches_too_few", "The head counts one patch less than there are.",
+           part.pack(patches=len(part.gaps) - 1))
     yield ("shifts_wrap", "The bytes of the shifts are 0 in 32 bits.", part.pack(shifts=1 << 30))
     yield "stream_padding", "The padding behind the states is not zeros.", part.pack(padding=b"\1")
 
@@ -235,12 +238,10 @@ def broken_codes():
     changed_stream = partial(with_fields, coded_stream)
 
     def ends_at(state, of_set, lane):
-        part = coded_stream()
-        m = in_lanes(numbers(cols=CODED))
-        encode(part, m, ~TABLE.knows(m), escape_bytes_of(m), {(of_set, lane): state})
-        return part.pack()
+        return coded_stream(last_states={(of_set, lane): state}).pack()
 
     yield "state_ends_at_257", "The first state ends at 257.", ends_at(257, 0, 0)
+    yield "state_ends_at_512", "A state ends at 512, whose lower byte is that of 256.", ends_at(512, 3, 33)
     yield "state_ends_at_65535", "The last state ends at 65535.", ends_at(65535, 7, 63)
     flipped = coded_stream()
     flipped.states = flipped.states[:300] + [flipped.states[300] ^ 128] + flipped.states[301:]
@@ -251,52 +252,71 @@ def broken_codes():
     yield "coded_bytes_missing", "All coded bytes are missing.", changed_stream(coded=b"")
     changed_byte = bytes([part.coded[0] ^ 255]) + part.coded[1:]
     yield "coded_byte_changed", "The first coded byte has been changed.", changed_stream(coded=changed_byte)
-    yield "escape_left", "An escape is left.", changed_stream(escapes=part.escapes + part.escapes[:1])
-    yield "escape_missing", "The last escape is missing.", changed_stream(escapes=part.escapes[:-1])
-    yield "escapes_missing", "All escapes are missing.", changed_stream(escapes=b"")
-    seeds = range(1, 5000)
-    alike = next(p for p in map(coded_stream, seeds) if p.coded[-1] == p.states[0] & 255)
+    alike = next(p for p in map(coded_stream, range(1, 5000)) if p.coded[-1] == p.states[0] & 255)
     alike.coded = alike.coded[:-1]
     yield ("coded_byte_missing_alike", "The last coded byte is missing, and the byte behind is the same.",
            alike.pack())
-    alike = next(p for p in map(coded_stream, seeds) if p.coded[0] & 1 == p.coded[0] >> 1 & 1)
-    alike.escapes = alike.escapes[:-1]  # the one that could stand there has that byte
-    yield ("escape_missing_alike", "The last escape is missing, and the byte behind is the same.",
-           alike.pack())
-    for name, place in (("first", 0), ("last", -1)):
-        escapes = bytearray(part.escapes)
-        escapes[place] ^= 1
-        yield (f"parity_of_{name}_escape", f"The lowest bit of the {name} escape is not that of m.",
-               changed_stream(escapes=bytes(escapes)))
+
+
+def with_one_patch(gap, value, m=0, cols=COLS):
+    """A tile whose numbers m are alike and have symbols, with a patch of one weight."""
+    part = ecq_stream(np.full((16, cols), m), np.ones(16), Table(m - 1, [1, 127]))
+    part.gaps, part.values = [gap], [value]
+    return part.pack()
+
+
+def broken_patches():
+    """(name, sentence, tile) of patches, with what they make of integers."""
+    part = stream()
+    yield ("gap_0", "The gap of the second patch is 0.",
+           with_fields(gaps=part.gaps[:1] + [0] + part.gaps[2:]))
+    yield ("value_0", f"The value of the last patch is 0, and its gap {part.gaps[-1]}.",
+           with_fields(values=part.values[:-1] + [0]))
+    weights = 16 * COLS
+    yield ("patch_behind_last", f"A patch is that of weight {weights} of {weights}.",
+           with_one_patch(weights, 1))
+    yield ("patch_behind_last_by_sum", f"The last of several patches is that of weight {weights}.",
+           with_fields(gaps=part.gaps + [weights - sum(part.gaps)], values=part.values + [1]))
+    yield ("patch_far_behind_last", "A patch has the largest gap, which leads behind the last weight.",
+           with_one_patch(LONGEST_GAP, 1))
+    yield ("value_0_behind_last", "A patch of the value 0 is behind the last weight.",
+           with_one_patch(LONGEST_GAP, 0))
+    # m = 62 is q = 124 everywhere. m = -63 is q = -125 first in vector 2.
+    for name, gap, value, m, q in (("128", weights - 1, 1, 62, 128), ("minus_129", 128, -1, -63, -129),
+                                   ("256", 0, 64, 0, 256), ("minus_512", 64, -128, 0, -512)):
+        yield f"patched_q_{name}", f"A patch makes an integer {q}.", with_one_patch(gap, value, m)
 
 
 def broken_bf16():
-    """(name, sentence, tile of CODED columns) of streams of bfloat16 numbers."""
-    part = stream_of_bf16(CODED)
-    changed_stream = partial(with_fields, partial(stream_of_bf16, CODED))
+    """(name, sentence, columns, tile) of streams of bfloat16 numbers."""
+    def case(name, sentence, cols=COLS, **fields):
+        return f"bf16_{name}", sentence, cols, with_fields(partial(stream_of_bf16, cols), **fields)
 
-    yield "bf16_raw_planes", "A stream of bf16 has no raw planes.", changed_stream(
-        raw_planes=0, raw=b"")
-    yield "bf16_shifts", "A stream of bf16 has a shift.", changed_stream(shifts=[1])
-    yield "bf16_last_symbol", "The last symbol is 256.", changed_stream(first_symbol=250)
-    yield "bf16_rows", "A stream of 16 rows says 32.", part.pack(rows=32)
-    yield "bf16_state", "A bit of a state has been changed.", changed_stream(
-        states=[part.states[0] ^ 128] + part.states[1:])
-    yield "bf16_coded_byte_left", "A coded byte is left.", changed_stream(
-        coded=part.coded + b"\0")
-    yield "bf16_escape_left", "An escape is left.", changed_stream(
-        escapes=part.escapes + b"\0")
-    yield "bf16_escape_missing", "The last escape is missing.", changed_stream(
-        escapes=part.escapes[:-1])
+    part, weights = stream_of_bf16(), 16 * COLS
+    yield case("raw_planes", "A stream of bf16 has no raw planes.", raw_planes=0, raw=b"")
+    yield case("shifts", "A stream of bf16 has a shift.", shifts=[1])
+    yield case("last_symbol", "The last symbol is 256.", first_symbol=250)
+    yield "bf16_rows", "A stream of 16 rows says 32.", COLS, part.pack(rows=32)
+    yield case("state", "A bit of a state has been changed.",
+               states=[part.states[0] ^ 128] + part.states[1:])
+    yield case("gap_0", "The gap of the last patch is 0.", gaps=part.gaps[:-1] + [0])
+    yield case("value_0", "The value of the last patch is 0, and its gap not 65535.",
+               values=part.values[:-1] + [0])
+    yield case("patch_behind_last", f"A patch is that of weight {weights} of {weights}.",
+               gaps=part.gaps + [weights - sum(part.gaps)], values=part.values + [1])
+    coded = stream_of_bf16(CODED).coded
+    yield case("coded_byte_left", "A coded byte is left.", CODED, coded=coded + b"\0")
+    yield case("coded_byte_missing", "The last coded byte is missing.", CODED, coded=coded[:-1])
 
 
 def cases():
     good = blob().pack()
-    yield ("field_version_2", "open", "The field thaw.frozen.version is 2.",
-           lambda path: write_gguf(path, {"w": good}, version=2))
+    for version in (1, 3):
+        yield (f"field_version_{version}", "open", f"The field thaw.frozen.version is {version}.",
+               partial(write_gguf, tensors={"w": good}, version=version))
     yield ("field_is_text", "open", "The field thaw.frozen.version is a string.",
            lambda path: write_gguf(path, {"w": good}, add_version=lambda writer: writer.add_string(
-               "thaw.frozen.version", "1")))
+               "thaw.frozen.version", "2")))
 
     def cut_file(path):
         write_gguf(path, {"w": good})
@@ -312,11 +332,15 @@ def cases():
            file_of(changed(late, len(late) - 200)))
     for name, why, of in broken_tiles():
         yield name, "decode", why, file_of(of.pack())
-    for group, fields in ((broken_headers, {}), (broken_rows, {}), (broken_codes, {"cols": CODED}),
-                          (broken_bf16, {"cols": CODED, "kind": BF16})):
+    for group, cols in ((broken_headers, COLS), (broken_rows, COLS), (broken_patches, COLS),
+                        (broken_codes, CODED)):
         for name, why, tile in group():
-            yield name, "decode", why, file_of(blob([tile], **fields).pack())
+            yield name, "decode", why, file_of(blob([tile], cols=cols).pack())
+    for name, why, cols, tile in broken_bf16():
+        yield name, "decode", why, file_of(blob([tile], cols=cols, kind=BF16).pack())
     yield ("kind_of_stream", "decode", "A stream of bf16 stands in a blob of ecq.",
            file_of(blob([stream_of_bf16().pack()]).pack()))
+    yield ("value_0_gap_65534", "decode", "A patch of the value 0 has the gap 65534.",
+           file_of(blob([with_one_patch(LONGEST_GAP - 1, 0, cols=LONG)], cols=LONG).pack()))
     yield ("second_tile_code", "decode", "A coded byte is left in the second tile.",
            file_of(blob([stream().pack(), with_fields(partial(stream, 2), coded=b"\0")], rows=32).pack()))
