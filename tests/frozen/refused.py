@@ -55,8 +55,8 @@ def file_of(data):
     return lambda path: write_gguf(path, {"w": data})
 
 
-def opened():
-    """(name, sentence, bytes of the blob) of what is found in header and directory."""
+def broken_blobs():
+    """(name, sentence, bytes of the blob) of what is found in the header and around the directory."""
     good = unread().pack()
     yield "magic", "The magic is THAWTILF.", unread().pack(magic=b"THAWTILF")
     yield "tile_empty", "A tile has no bytes.", blob([b""]).pack()
@@ -101,6 +101,9 @@ def opened():
     yield ("directory_padding", "The padding behind the directory is not zeros.",
            unread().pack(directory_padding=b"\1"))
 
+
+def broken_entries():
+    """(name, sentence, bytes of the blob) of entries of the directory that lead elsewhere."""
     def directory(name, sentence, change, count=1, **lies):
         return name, sentence, unread(count, rows=16 * count).pack(directory=change, **lies)
 
@@ -136,7 +139,7 @@ def opened():
                     setter(0, 1, lambda entries: entries[0][1] + 64))
     yield directory("tile_before_end", "The last tile ends before the blob does.",
                     setter(0, 1, lambda entries: entries[0][1] - 64))
-    yield "blob_truncated", "The blob lacks its last 64 bytes.", good[:-64]
+    yield "blob_truncated", "The blob lacks its last 64 bytes.", unread().pack()[:-64]
     yield "blob_continues", "64 zeros follow the last tile.", unread().pack(end=bytes(64))
 
 
@@ -324,8 +327,9 @@ def cases():
 
     yield "file_truncated", "open", "The file ends within the tensor.", cut_file
     yield ("not_a_blob", "open", "An I8 tensor of one dimension is 256 zeros.", file_of(bytes(256)))
-    for name, why, data in opened():
-        yield name, "open", why, file_of(data)
+    for group in (broken_blobs, broken_entries):
+        for name, why, data in group():
+            yield name, "open", why, file_of(data)
     yield "tile_hash", "read", "A bit of the tile has been changed.", file_of(changed(good, len(good) - 200))
     late = blob([stream(1).pack(), stream(2).pack()], rows=32).pack()
     yield ("second_tile_hash", "read", "A bit of the second tile has been changed.",
