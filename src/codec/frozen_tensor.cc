@@ -109,6 +109,34 @@ int64_t FrozenBytes(const FrozenTensor& tensor) {
   return static_cast<int64_t>(bytes);
 }
 
+Result<FrozenTensor> RowsOfFrozen(const FrozenTensor& tensor, int64_t first, int64_t rows) {
+  const int64_t end = first + rows;
+  THAW_CHECK(first >= 0 && rows > 0 && end <= tensor.rows * tensor.matrices);
+  const bool is_within = (end - 1) / tensor.rows == first / tensor.rows;
+  THAW_CHECK(is_within || (first % tensor.rows == 0 && end % tensor.rows == 0));
+  const int64_t per_tile = tensor.rows_per_tile();
+  for (const int64_t row : {first, end}) {
+    if (row % tensor.rows % per_tile == 0) continue;
+    return Fail(ErrorCode::kUnsupported,
+                "its frozen tiles begin at every {} rows, expected one to begin at row {}, where a "
+                "matrix of the model does",
+                per_tile, row);
+  }
+  const auto tile_of = [&](int64_t row) {
+    return row / tensor.rows * tensor.tiles_per_matrix() + row % tensor.rows / per_tile;
+  };
+  FrozenTensor part{.kind = tensor.kind,
+                    .dimensions = is_within ? 2 : 3,
+                    .cols = tensor.cols,
+                    .rows = is_within ? rows : tensor.rows,
+                    .matrices = is_within ? 1 : rows / tensor.rows,
+                    .rows_per_stream = tensor.rows_per_stream,
+                    .streams_per_tile = tensor.streams_per_tile,
+                    .tiles = {}};
+  part.tiles.assign(tensor.tiles.begin() + tile_of(first), tensor.tiles.begin() + tile_of(end));
+  return part;
+}
+
 int64_t FrozenHeadBytes(int64_t tiles) {
   return AlignUp(static_cast<int64_t>(sizeof(FrozenHeader)) +
                  tiles * static_cast<int64_t>(sizeof(FrozenTileEntry)));

@@ -34,6 +34,10 @@ struct FrozenTensor {
 // Of all tiles.
 int64_t FrozenBytes(const FrozenTensor& tensor);
 
+// Rows [first, first + rows) of the tensor, its matrices one after another, with their tiles: a run
+// of rows of one matrix, or whole matrices. kUnsupported where a tile holds rows within and beyond.
+Result<FrozenTensor> RowsOfFrozen(const FrozenTensor& tensor, int64_t first, int64_t rows);
+
 // Where tiles begin behind a directory of so many.
 int64_t FrozenHeadBytes(int64_t tiles);
 

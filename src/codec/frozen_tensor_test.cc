@@ -9,6 +9,7 @@
 namespace thaw {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 FrozenTensor SmallTensor() {
@@ -90,6 +91,41 @@ TEST(FrozenTensor, WhatBreaksTheFormatIsNamed) {
   auto longer = BlobOf(SmallTensor());
   longer.resize(longer.size() + 64);
   EXPECT_THAT(ErrorOf(longer), HasSubstr("the tiles end at byte"));
+}
+
+TEST(FrozenTensor, RowsThatBeginAndEndWithATileAreATensorOfTheirOwn) {
+  const FrozenTensor whole = SmallTensor();  // of 80 rows, tiles of 32, 32 and 16
+  struct Case {
+    int64_t first, rows;       // asked for
+    size_t tile, tiles;        // expected: of these tiles
+    int64_t of_one, matrices;  // rows of each matrix
+  };
+  for (const Case& c :
+       {Case{0, 80, 0, 3, 80, 1}, Case{0, 32, 0, 1, 32, 1}, Case{32, 48, 1, 2, 48, 1},
+        Case{64, 16, 2, 1, 16, 1}, Case{80, 64, 3, 2, 64, 1}, Case{80, 80, 3, 3, 80, 1},
+        Case{0, 160, 0, 6, 80, 2}}) {
+    SCOPED_TRACE(fmt::format("rows {} to {}", c.first, c.first + c.rows));
+    const auto part = RowsOfFrozen(whole, c.first, c.rows);
+    ASSERT_TRUE(part) << part.error().message;
+    EXPECT_EQ(part->rows, c.of_one);
+    EXPECT_EQ(part->matrices, c.matrices);
+    EXPECT_EQ(part->rows_per_tile(), 32);
+    ASSERT_EQ(part->tiles.size(), c.tiles);
+    EXPECT_EQ(part->tiles_per_matrix() * part->matrices, static_cast<int64_t>(c.tiles));
+    for (size_t i = 0; i < c.tiles; ++i) {
+      EXPECT_EQ(part->tiles[i].offset, whole.tiles[c.tile + i].offset);
+    }
+  }
+}
+
+TEST(FrozenTensor, RowsThatShareATileWithOthersAreRefused) {
+  const FrozenTensor whole = SmallTensor();
+  for (const auto& [first, rows, at] :
+       {std::tuple(16, 64, "row 16"), {0, 48, "row 48"}, {96, 64, "row 96"}, {80, 16, "row 96"}}) {
+    const auto part = RowsOfFrozen(whole, first, rows);
+    ASSERT_FALSE(part) << at;
+    EXPECT_THAT(part.error().message, AllOf(HasSubstr("every 32 rows"), HasSubstr(at)));
+  }
 }
 
 TEST(FrozenTensor, ABlobThatEndsInItsHeadIsRefused) {

@@ -123,34 +123,35 @@ void Model::MultiplyRows(const WorkItem& item, const std::byte* data, int64_t fi
   const Product& product = *item.product;
   const WeightMatrix& matrix = cache_.map().matrix_of(item.tile);
   const int64_t tile_rows = cache_.map().tile(item.tile).row_count;
-  if (matrix.is_coded()) {
-    return MultiplyCoded(kernels_, decoder_,
-                         {.kind = matrix.frozen->kind,
+  const auto multiply = [&](int64_t begin, int64_t end, const Activations& x, float* out) {
+    if (matrix.is_coded()) {
+      return MultiplyCoded(kernels_, decoder_,
+                           {.kind = matrix.frozen->kind,
+                            .data = data,
+                            .n_rows = tile_rows,
+                            .k = matrix.cols,
+                            .rows_per_stream = matrix.frozen->rows_per_stream},
+                           begin, end, x, out, product.token_stride(), scratch);
+    }
+    const WeightRows rows{.type = matrix.type,
                           .data = data,
                           .n_rows = tile_rows,
                           .k = matrix.cols,
-                          .rows_per_stream = matrix.frozen->rows_per_stream},
-                         item.row_begin, item.row_end, *product.activations, product.out + first,
-                         product.token_stride(), scratch);
-  }
-  const WeightRows rows{.type = matrix.type,
-                        .data = data,
-                        .n_rows = tile_rows,
-                        .k = matrix.cols,
-                        .is_packed = matrix.is_packed};
+                          .is_packed = matrix.is_packed};
+    kernels_.matmul(rows, begin, end, x, out, product.token_stride(), scratch);
+  };
   const int64_t n_heads = product.weights->n_heads;
   if (n_heads == 1) {
-    return kernels_.matmul(rows, item.row_begin, item.row_end, *product.activations,
-                           product.out + first, product.token_stride(), scratch);
+    return multiply(item.row_begin, item.row_end, *product.activations, product.out + first);
   }
+  // Frozen tiles hold rows of one head each.
   const int64_t head_rows = product.weights->rows / n_heads;
   const int64_t n_tokens = product.activations->n_tokens / n_heads;
   for (int64_t begin = item.row_begin; begin < item.row_end;) {
     const int64_t head = (first + begin) / head_rows;
     const int64_t end = std::min(item.row_end, (head + 1) * head_rows - first);
     float* out = product.out + first + head * (product.head_stride - head_rows);
-    kernels_.matmul(rows, begin, end, TokensOf(*product.activations, head * n_tokens, n_tokens),
-                    out, product.token_stride(), scratch);
+    multiply(begin, end, TokensOf(*product.activations, head * n_tokens, n_tokens), out);
     begin = end;
   }
 }

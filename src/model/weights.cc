@@ -109,7 +109,6 @@ class TensorFinder {
   // `stem`.weight, which holds `rows` x `cols` for each of `n` heads.
   Result<LinearWeights> Heads(const std::string& stem, int64_t n, int64_t rows, int64_t cols) {
     THAW_ASSIGN(const TensorInfo* tensor, FindMultiplied(stem + ".weight", {cols, rows, n, 1}));
-    if (tensor->frozen != nullptr) return CannotBeFrozen(tensor->name, "is one of heads");
     LinearWeights linear{.rows = n * rows, .cols = cols, .n_heads = n};
     THAW_ASSIGN(linear.matrix, Add(*tensor, 0, n * rows));
     model_.matrices.back().is_of_heads = true;
@@ -220,11 +219,14 @@ class TensorFinder {
   Result<int32_t> Add(const TensorInfo& tensor, int64_t first, int64_t rows,
                       MatrixUse use = MatrixUse::kMultiplied) {
     const int64_t cols = tensor.dims[0];
-    if (tensor.frozen != nullptr && rows != tensor.rows()) {
-      return CannotBeFrozen(tensor.name, "holds several matrices");
-    }
     if (tensor.frozen != nullptr && use == MatrixUse::kLookedUp) {
       return CannotBeFrozen(tensor.name, "is looked up by rows alone");
+    }
+    std::shared_ptr<const FrozenTensor> frozen = tensor.frozen;
+    if (frozen != nullptr && rows != tensor.rows()) {
+      auto part = RowsOfFrozen(*frozen, first, rows);
+      if (!part) return Fail(std::move(part).error().In(Where(tensor.name)));
+      frozen = std::make_shared<const FrozenTensor>(*std::move(part));
     }
     const auto skipped = static_cast<uint64_t>(first * RowBytes(tensor.type, cols));
     model_.matrices.push_back({.name = tensor.name,
@@ -233,9 +235,10 @@ class TensorFinder {
                                .cols = cols,
                                .file = file_.file(tensor.file_index),
                                .offset = tensor.offset + skipped,
+                               .first_row = first,
                                .layer = layer_,
                                .group = group_,
-                               .frozen = tensor.frozen,
+                               .frozen = std::move(frozen),
                                .use = use});
     return static_cast<int32_t>(model_.matrices.size() - 1);
   }

@@ -144,6 +144,85 @@ TEST(DescribeModel, SplitsTensorsThatHoldTheRowsOfSeveral) {
               HasSubstr("its shape is [32, 100], expected [32, 128]"));
 }
 
+// Describes a model of which the tensor `name` is frozen, in tiles of so many rows.
+Result<ModelDescription> DescribeFrozen(const TinyModel& model, const std::string& name,
+                                        int64_t rows_per_tile) {
+  const TemporaryDirectory directory;
+  model.Write(directory.PathOf("plain.gguf"));
+  const auto plain = GgufFile::Open(directory.PathOf("plain.gguf"));
+  auto writer = GgufWriter::Create(directory.PathOf("frozen.gguf"), kFrozenAlignment);
+  THAW_CHECK(plain && writer && writer->CopyFields(*plain));
+  THAW_CHECK(writer->SetNumber<uint32_t>(kFrozenVersionKey, kFrozenVersion));
+  std::vector<std::vector<std::byte>> data;
+  for (const TensorInfo& tensor : plain->tensors()) {
+    std::vector<std::byte>& bytes = data.emplace_back(tensor.bytes);
+    if (tensor.name != name) {
+      THAW_CHECK(plain->ReadTensor(tensor, 0, bytes));
+      THAW_CHECK(writer->AddTensor(tensor.name, tensor.type, tensor.extents()));
+      continue;
+    }
+    FrozenTensor frozen{.dimensions = tensor.n_dims,
+                        .cols = tensor.dims[0],
+                        .rows = tensor.dims[1],
+                        .matrices = tensor.dims[2],
+                        .rows_per_stream = rows_per_tile,
+                        .streams_per_tile = 1,
+                        .tiles = {}};
+    const int64_t tiles = frozen.tiles_per_matrix() * frozen.matrices;
+    for (auto at = static_cast<uint64_t>(FrozenHeadBytes(tiles)); std::ssize(frozen.tiles) < tiles;
+         at += kFrozenAlignment) {
+      frozen.tiles.push_back({.offset = at, .bytes = kFrozenAlignment, .hash = 0});
+    }
+    bytes = FrozenHead(frozen);
+    bytes.resize(bytes.size() + static_cast<size_t>(tiles * kFrozenAlignment));
+    const std::vector<int64_t> size = {std::ssize(bytes)};
+    THAW_CHECK(writer->AddTensor(tensor.name, ElementType::kI8, size));
+  }
+  for (const auto& bytes : data) THAW_CHECK(writer->AppendData(bytes));
+  THAW_CHECK(writer->Commit());
+  const auto file = GgufFile::Open(directory.PathOf("frozen.gguf"));
+  if (!file) return Fail(file.error());
+  return DescribeModel(*file);
+}
+
+TEST(DescribeModel, TakesTheTilesOfEachMatrixOfAFrozenTensor) {
+  const TinyModel joined = Joined("llama", {"attn_q", "attn_k", "attn_v"}, "attn_qkv", 64);
+  const auto model = DescribeFrozen(joined, "blk.1.attn_qkv.weight", 16);
+  ASSERT_TRUE(model) << model.error().message;
+  const LayerWeights& layer = model->weights.layers[1];
+  uint64_t offset = 0;
+  for (const auto& [weights, rows] : {std::pair(&layer.q, 32), {&layer.k, 16}, {&layer.v, 16}}) {
+    const WeightMatrix& matrix = model->matrices[static_cast<size_t>(weights->matrix)];
+    ASSERT_TRUE(matrix.is_frozen());
+    EXPECT_EQ(matrix.rows, rows);
+    EXPECT_EQ(matrix.frozen->rows, rows);
+    EXPECT_EQ(std::ssize(matrix.frozen->tiles), rows / 16);
+    if (offset != 0) {
+      EXPECT_EQ(matrix.frozen->tiles.front().offset, offset);
+    }
+    offset = matrix.frozen->tiles.back().offset + kFrozenAlignment;
+  }
+}
+
+TEST(DescribeModel, RefusesFrozenTilesThatHoldRowsOfTwoMatrices) {
+  const TinyModel joined = Joined("llama", {"attn_q", "attn_k", "attn_v"}, "attn_qkv", 64);
+  const auto model = DescribeFrozen(joined, "blk.1.attn_qkv.weight", 32);
+  ASSERT_FALSE(model);
+  EXPECT_THAT(model.error().message,
+              AllOf(HasSubstr("frozen.gguf: tensor 'blk.1.attn_qkv.weight': "),
+                    HasSubstr("begin at every 32 rows, expected one to begin at row 48,")));
+}
+
+TEST(DescribeModel, TakesFrozenMatricesOfEveryStream) {
+  const auto model = DescribeFrozen(TinyStreamsModel(), "altup_proj.weight", 16);
+  ASSERT_TRUE(model) << model.error().message;
+  for (const LinearWeights& inputs : model->weights.stream_inputs) {
+    const WeightMatrix& matrix = model->matrices[static_cast<size_t>(inputs.matrix)];
+    EXPECT_EQ(matrix.frozen->rows, 32);
+    EXPECT_THAT(matrix.frozen->tiles, SizeIs(2));
+  }
+}
+
 TEST(DescribeModel, ParallelBlocksShareANormWhereThereIsOne) {
   TinyModel model = Edited([](auto& tensors) {
     std::erase_if(tensors, [](const auto& t) { return t.name.ends_with("ffn_norm.weight"); });

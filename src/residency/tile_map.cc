@@ -125,8 +125,8 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
       Tile tile;
       tile.matrix = static_cast<int32_t>(i);
       tile.row_begin = row;
-      const int64_t of_expert = matrix.rows_of_expert();
-      tile.row_count = std::min(range.rows_per_tile, of_expert - row % of_expert);
+      const int64_t together = matrix.rows_cut_as_one();
+      tile.row_count = std::min(range.rows_per_tile, together - row % together);
       PlaceTile(matrix, static_cast<size_t>(range.count), row, tile);
       const uint64_t alignment = ReadAlignment(*tile.file);
       map.alignment_ = std::max(map.alignment_, alignment);
@@ -164,9 +164,11 @@ TileMap::Range TileMap::tiles_of(int32_t matrix_index, int64_t expert) const {
 }
 
 int32_t TileMap::TileOfRow(int32_t matrix_index, int64_t row) const {
-  const int64_t of_expert = matrix(matrix_index).rows_of_expert();
-  const Range range = tiles_of(matrix_index, row / of_expert);
-  return static_cast<int32_t>(range.first + row % of_expert / range.rows_per_tile);
+  const int64_t together = matrix(matrix_index).rows_cut_as_one();
+  const Range& range = tiles_of(matrix_index);
+  const int64_t tiles = DivideUp(together, range.rows_per_tile);  // of such a run of rows
+  return static_cast<int32_t>(range.first + row / together * tiles +
+                              row % together / range.rows_per_tile);
 }
 
 std::string TileMap::Describe(int32_t tile_index) const {
@@ -181,7 +183,7 @@ std::string TileMap::Describe(int32_t tile_index) const {
 int64_t TileMap::first_row_in_tensor(int32_t tile_index) const {
   const WeightMatrix& of = matrix_of(tile_index);
   const int64_t row = tile(tile_index).row_begin;
-  return of.expert_tensors.empty() ? row : row % of.rows_of_expert();
+  return of.expert_tensors.empty() ? of.first_row + row : row % of.rows_of_expert();
 }
 
 }  // namespace thaw

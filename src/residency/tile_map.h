@@ -46,13 +46,15 @@ struct WeightMatrix {
   int64_t rows = 0;
   int64_t cols = 0;
   std::shared_ptr<const File> file;
-  uint64_t offset = 0;  // bytes from the start of the file
+  uint64_t offset = 0;    // bytes from the start of the file
+  int64_t first_row = 0;  // its first row's number in the tensor
 
   int32_t layer = 0;  // the output matrix stands in a layer of its own, after the last
   WeightGroup group = WeightGroup::kAttention;
 
-  // Where its tiles lie, of a frozen matrix, whose rows are cut as the file has them; `type` is
-  // that of its rows once they are thawed. nullptr for others.
+  // Where its tiles lie, of a frozen matrix, whose rows are cut as the file has them: those of
+  // these rows alone where the tensor has others too. `type` is that of its rows once they are
+  // thawed. nullptr for others.
   std::shared_ptr<const FrozenTensor> frozen = nullptr;
   // Its frozen tiles are thawed when they are read, to rows of `type` in memory; else they stay
   // coded there.
@@ -84,6 +86,8 @@ struct WeightMatrix {
   bool is_coded() const { return is_frozen() && !is_thawed; }
   bool is_chosen() const { return n_experts > 0; }
   int64_t rows_of_expert() const { return is_chosen() ? rows / n_experts : rows; }
+  // Tiles begin anew at each multiple of it: at each expert, and at each matrix of a frozen tensor.
+  int64_t rows_cut_as_one() const { return is_frozen() ? frozen->rows : rows_of_expert(); }
   // The expert's own tensor, or nullptr.
   const ExpertTensor* TensorOfExpert(int64_t expert) const {
     return expert_tensors.empty() ? nullptr : &expert_tensors[static_cast<size_t>(expert)];
@@ -127,8 +131,8 @@ class TileMap {
   std::string Describe(int32_t tile_index) const;
   int64_t first_row_in_tensor(int32_t tile_index) const;
 
-  // The tiles of one matrix: [first, first + count) of tiles(). All but the last, or the last of
-  // each expert, have `rows_per_tile` rows; no tile holds rows of two experts.
+  // The tiles of one matrix: [first, first + count) of tiles(). All but the last of
+  // WeightMatrix::rows_cut_as_one have `rows_per_tile` rows; no tile holds rows of two experts.
   struct Range {
     int32_t first = 0;
     int32_t count = 0;

@@ -91,6 +91,41 @@ TEST(TileMap, NoTileHoldsRowsOfTwoExperts) {
   EXPECT_DOUBLE_EQ(map->visited_bytes(), 4096 * (16 + 200));
 }
 
+TEST(TileMap, FrozenTilesAreThoseOfTheFile) {
+  // Two matrices of 80 rows, of heads: tiles of 32, 32 and 16 rows each.
+  FrozenTensor frozen{.kind = FrozenKind::kEcq,
+                      .dimensions = 3,
+                      .cols = 64,
+                      .rows = 80,
+                      .matrices = 2,
+                      .rows_per_stream = 16,
+                      .streams_per_tile = 2,
+                      .tiles = {}};
+  for (uint64_t i = 0; i < 6; ++i) {
+    frozen.tiles.push_back({.offset = 64 * i, .bytes = 64, .hash = i});
+  }
+  WeightMatrix matrix = MatrixOf(160, 64, 0, FileOf(6 * 64));
+  matrix.type = ElementType::kQ8_0;
+  matrix.first_row = 1000;
+  matrix.frozen = std::make_shared<const FrozenTensor>(frozen);
+  const auto map = TileMap::Create({matrix});
+  ASSERT_TRUE(map) << map.error().message;
+  ASSERT_EQ(map->tile_count(), 6);
+  int64_t row = 0;
+  for (int32_t i = 0; i < 6; ++i) {
+    const Tile& tile = map->tile(i);
+    EXPECT_EQ(tile.row_begin, row);
+    EXPECT_EQ(tile.row_count, i % 3 == 2 ? 16 : 32);
+    EXPECT_EQ(tile.offset, static_cast<uint64_t>(64 * i));
+    EXPECT_EQ(tile.hash, static_cast<uint64_t>(i));
+    EXPECT_EQ(map->TileOfRow(0, row), i);
+    row += tile.row_count;
+    EXPECT_EQ(map->TileOfRow(0, row - 1), i);
+  }
+  EXPECT_EQ(row, 160);
+  EXPECT_EQ(map->Describe(4), "tensor 'w', rows 1112 to 1143");
+}
+
 TEST(TileMap, RefusesAMatrixBeyondTheEndOfItsFile) {
   const auto map = TileMap::Create({MatrixOf(10, 4, 8, FileOf(160))});
   ASSERT_FALSE(map);
