@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 // Changes with whatever makes tensors that an earlier version finished unlike those of this one.
-constexpr int kJournalVersion = 1;
+constexpr int kJournalVersion = 2;
 
 // Streams that a thread encodes before all wait for the slowest: 8 leave them busy for 15 parts
 // in 16 where streams take equally long.
@@ -46,7 +46,7 @@ double SecondsSince(Clock::time_point start) {
 
 // A tensor on its way: its plan and what a search has found for it.
 struct Item {
-  size_t index = 0;  // in the file's order
+  size_t index = 0;  // among the plans
   const TensorPlan* plan = nullptr;
   std::optional<FreezeRecord> record;  // once it is finished
   double step = 0;
@@ -121,7 +121,7 @@ Result<void> FreezeRun::PlanMemory() {
   uint64_t stream = 0;
   uint64_t source_bytes = 0;
   for (const TensorPlan& plan : plans_) {
-    source_bytes += plan.tensor->bytes;
+    source_bytes += plan.source_bytes();
     if (!plan.is_frozen()) continue;
     worker = std::max(worker, WorkerBytes(plan));
     if (options_.verify) worker = std::max(worker, VerifyingBytes(plan));
@@ -213,7 +213,7 @@ void FreezeRun::NoteFound(size_t finished) const {
 void FreezeRun::NoteImportance() const {
   if (!importance_) return;
   const auto without = std::ranges::count_if(
-      items_, [&](const Item& item) { return !importance_->Has(item.plan->tensor->name); });
+      items_, [&](const Item& item) { return !importance_->Has(item.plan->name); });
   if (without == 0) return;
   events_.on_note(fmt::format("{}: {} of {} tensors are not in it; their columns count alike",
                               options_.importance, without, items_.size()));
@@ -308,7 +308,7 @@ Result<void> FreezeRun::Freeze(Item& item) {
     return FinishAsKept(item, record);
   }
   const std::vector<std::byte> head = FrozenHead(outcome.tensor);
-  if (head.size() + outcome.tile_bytes >= plan.tensor->bytes) {
+  if (head.size() + outcome.tile_bytes >= plan.source_bytes()) {
     record.outcome = FreezeRecord::Outcome::kNotSmaller;
     return FinishAsKept(item, record);
   }
@@ -329,7 +329,7 @@ Result<void> FreezeRun::FreezeAll() {
 // Bytes of a finished tensor in the output.
 uint64_t BytesOf(const Item& item) {
   return item.record->outcome == FreezeRecord::Outcome::kFrozen ? item.record->blob_bytes()
-                                                                : item.plan->tensor->bytes;
+                                                                : item.plan->source_bytes();
 }
 
 // The bits by which a weight of each tensor adds to what is minimised. Where only some tensors are
@@ -351,7 +351,7 @@ std::vector<AllocatedTensor> Allocatable(const std::vector<Item*>& items) {
         {.curve = item->measured.curve,
          .importance = item->measured.energy * plan.visited_share * (own > 0 ? own : usual),
          .weights = weights,
-         .kept_bits = 8 * static_cast<double>(plan.tensor->bytes) / weights});
+         .kept_bits = 8 * static_cast<double>(plan.source_bytes()) / weights});
   }
   return tensors;
 }
@@ -451,7 +451,7 @@ Result<void> FreezeRun::Shrink(const std::vector<Item*>& items, uint64_t fixed_b
 
 std::vector<OutputTensor> FreezeRun::OutputTensors() const {
   std::vector<OutputTensor> tensors;
-  for (const TensorPlan& plan : plans_) tensors.push_back({.source = plan.tensor});
+  for (const TensorPlan& plan : plans_) tensors.push_back({.plan = &plan});
   for (const Item& item : items_) {
     OutputTensor& tensor = tensors[item.index];
     tensor.is_frozen = !item.record || item.record->outcome == FreezeRecord::Outcome::kFrozen;
@@ -515,18 +515,20 @@ FreezeReport FreezeRun::Report(uint64_t bytes) const {
     const TensorPlan& plan = plans_[i];
     const FreezeRecord* record = by_index[i] == nullptr ? nullptr : &*by_index[i]->record;
     if (record == nullptr || record->outcome != FreezeRecord::Outcome::kFrozen) {
-      report.kept.push_back({.name = plan.tensor->name,
-                             .source_type = plan.tensor->type,
-                             .weights = plan.tensor->elements(),
-                             .bytes = plan.tensor->bytes,
-                             .reason = ReasonOf(plan, record)});
+      for (const TensorInfo* tensor : plan.tensors) {
+        report.kept.push_back({.name = tensor->name,
+                               .source_type = tensor->type,
+                               .weights = tensor->elements(),
+                               .bytes = tensor->bytes,
+                               .reason = ReasonOf(plan, record)});
+      }
       continue;
     }
     const double own_bits = 8 * static_cast<double>(record->blob_bytes());
     const auto own_weights = static_cast<double>(plan.weights());
-    report.tensors.push_back({.name = plan.tensor->name,
+    report.tensors.push_back({.name = plan.name,
                               .kind = plan.kind,
-                              .source_type = plan.tensor->type,
+                              .source_type = plan.source_type(),
                               .weights = plan.weights(),
                               .bytes = record->blob_bytes(),
                               .bits_per_weight = own_bits / own_weights,

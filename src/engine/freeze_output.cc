@@ -22,7 +22,7 @@ uint32_t AlignmentOf(const GgufFile& input) {
 }
 
 uint64_t DataBytes(const OutputTensor& tensor) {
-  return tensor.is_frozen ? tensor.record.blob_bytes() : tensor.source->bytes;
+  return tensor.is_frozen ? tensor.record.blob_bytes() : tensor.plan->source_bytes();
 }
 
 uint64_t FileBytes(const GgufFile& input, std::span<const OutputTensor> tensors) {
@@ -40,12 +40,13 @@ Result<GgufWriter> Declare(const GgufFile& input, std::span<const OutputTensor> 
   THAW_TRY(writer.CopyFields(input));
   THAW_TRY(writer.SetNumber<uint32_t>(kFrozenVersionKey, kFrozenVersion));
   for (const OutputTensor& tensor : tensors) {
-    const TensorInfo& source = *tensor.source;
     if (tensor.is_frozen) {
       const std::array<int64_t, 1> bytes = {static_cast<int64_t>(tensor.record.blob_bytes())};
-      THAW_TRY(writer.AddTensor(source.name, ElementType::kI8, bytes));
-    } else {
-      THAW_TRY(writer.AddTensor(source.name, source.type, source.extents()));
+      THAW_TRY(writer.AddTensor(tensor.plan->name, ElementType::kI8, bytes));
+      continue;
+    }
+    for (const TensorInfo* source : tensor.plan->tensors) {
+      THAW_TRY(writer.AddTensor(source->name, source->type, source->extents()));
     }
   }
   return writer;
@@ -65,10 +66,18 @@ uint64_t ContainerBytes(const GgufFile& input, std::span<const OutputTensor> ten
   head += 8 + kFrozenVersionKey.size() + 4 + sizeof(uint32_t);
   head += 8 + std::string_view(kAlignmentKey).size() + 4 + sizeof(uint32_t);
   uint64_t kept = 0;
+  const auto add_entry = [&](const std::string& name, int dims) {
+    head += 8 + name.size() + 4 + 8 * static_cast<uint64_t>(dims) + 4 + 8;
+  };
   for (const OutputTensor& tensor : tensors) {
-    const uint64_t dims = tensor.is_frozen ? 1 : static_cast<uint64_t>(tensor.source->n_dims);
-    head += 8 + tensor.source->name.size() + 4 + 8 * dims + 4 + 8;
-    if (!tensor.is_frozen) kept += AlignUp(tensor.source->bytes, alignment);
+    if (tensor.is_frozen) {
+      add_entry(tensor.plan->name, 1);
+      continue;
+    }
+    for (const TensorInfo* source : tensor.plan->tensors) {
+      add_entry(source->name, source->n_dims);
+      kept += AlignUp(source->bytes, alignment);
+    }
   }
   return AlignUp(head, alignment) + kept;
 }
@@ -95,10 +104,12 @@ Result<uint64_t> WriteFrozenModel(const GgufFile& input, std::span<const OutputT
       THAW_TRY(journal.ReadBlob(i, tensor.record, append));
       continue;
     }
-    for (uint64_t at = 0; at < tensor.source->bytes; at += piece.size()) {
-      piece.resize(std::min(kPieceBytes, tensor.source->bytes - at));
-      THAW_TRY(input.ReadTensor(*tensor.source, at, piece));
-      THAW_TRY(append(piece));
+    for (const TensorInfo* source : tensor.plan->tensors) {
+      for (uint64_t at = 0; at < source->bytes; at += piece.size()) {
+        piece.resize(std::min(kPieceBytes, source->bytes - at));
+        THAW_TRY(input.ReadTensor(*source, at, piece));
+        THAW_TRY(append(piece));
+      }
     }
   }
   THAW_TRY(writer.Commit());

@@ -12,13 +12,14 @@
 #include "base/function_ref.h"
 #include "base/result.h"
 #include "engine/freeze_journal.h"
+#include "engine/freeze_plan.h"
 #include "gguf/gguf_file.h"
 
 namespace thaw {
 
-// A tensor of the output, in the order of the input.
+// What is frozen as one tensor of the output, or kept as it is.
 struct OutputTensor {
-  const TensorInfo* source = nullptr;
+  const TensorPlan* plan = nullptr;
   bool is_frozen = false;
   FreezeRecord record = {};  // of a frozen one that is in the journal
 };

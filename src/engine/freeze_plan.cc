@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <set>
 #include <string_view>
 
 #include "model/weights.h"
@@ -24,42 +26,53 @@ constexpr int64_t kBf16WeightsOfStream = 384 << 10;
 
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// Of the divisors of n that are `most` or less.
+int64_t LargestDivisor(int64_t n, int64_t most) {
+  int64_t divisor = std::min(n, most);
+  while (n % divisor != 0) --divisor;
+  return divisor;
+}
+
 // How a forward pass uses a tensor.
 struct TensorUse {
   MatrixUse use = MatrixUse::kMultiplied;
-  bool is_whole = true;  // matrices of the pass are whole matrices of the tensor, none of heads
+  int64_t rows_per_part = 0;  // of which the first rows of its matrices are multiples; 0: all are 0
   bool is_output = false;
   double visited_share = 1;
+  const WeightMatrix* experts = nullptr;  // of which it is one, that has a tensor of its own
 };
 
 using UseByName = std::map<std::string, TensorUse, std::less<>>;
 
-// By the tensors' names. Experts in tensors of their own are not among them.
+// By the tensors' names.
 UseByName UsesOf(const GgufFile& file, std::span<const WeightMatrix> matrices) {
   UseByName uses;
-  for (const WeightMatrix& matrix : matrices) {
-    const TensorInfo* tensor = file.FindTensor(matrix.name);
-    if (tensor == nullptr || !matrix.expert_tensors.empty()) continue;
-    TensorUse& use = uses[matrix.name];
+  const auto add = [&](const std::string& name, const WeightMatrix& matrix) -> TensorUse& {
+    const int64_t rows = file.FindTensor(name)->dims[1];
+    TensorUse& use = uses[name];
     use.use = matrix.use;
+    use.rows_per_part = std::gcd(use.rows_per_part, matrix.first_row % rows);
     use.is_output = matrix.group == WeightGroup::kOutput;
-    use.is_whole = use.is_whole && !matrix.is_of_heads && matrix.rows % tensor->dims[1] == 0;
     if (matrix.is_chosen()) {
       use.visited_share =
           static_cast<double>(matrix.n_used) / static_cast<double>(matrix.n_experts);
     }
+    return use;
+  };
+  for (const WeightMatrix& matrix : matrices) {
+    for (const ExpertTensor& own : matrix.expert_tensors) add(own.name, matrix).experts = &matrix;
+    if (matrix.expert_tensors.empty()) add(matrix.name, matrix);
   }
   return uses;
 }
 
-std::string ShapeReason(const TensorInfo& tensor) {
-  const auto matrices = static_cast<uint64_t>(tensor.dims[2]);
-  const auto rows = static_cast<uint64_t>(tensor.dims[1]);
-  const auto cols = static_cast<uint64_t>(tensor.dims[0]);
-  if (tensor.n_dims < 2 || tensor.n_dims > 3) {
-    return fmt::format("it has {} dimensions", tensor.n_dims);
+std::string ShapeReason(const TensorPlan& plan) {
+  const auto rows = static_cast<uint64_t>(plan.rows);
+  const auto cols = static_cast<uint64_t>(plan.cols);
+  if (plan.dimensions < 2 || plan.dimensions > 3) {
+    return fmt::format("it has {} dimensions", plan.dimensions);
   }
-  if (tensor.elements() < kLeastWeights) {
+  if (plan.weights() < kLeastWeights) {
     return fmt::format("it has fewer than {} weights", kLeastWeights);
   }
   if (cols % kFrozenBlock != 0 || cols > kFrozenMaxCols) {
@@ -70,34 +83,74 @@ std::string ShapeReason(const TensorInfo& tensor) {
     return fmt::format("its {} rows are no multiple of {} up to {}", rows, kFrozenGroupRows,
                        kFrozenMaxRows);
   }
-  if (matrices > kFrozenMaxMatrices) {
-    return fmt::format("its {} matrices are more than {}", matrices, kFrozenMaxMatrices);
+  if (static_cast<uint64_t>(plan.matrices) > kFrozenMaxMatrices) {
+    return fmt::format("its {} matrices are more than {}", plan.matrices, kFrozenMaxMatrices);
   }
   return "";
 }
 
-std::string UseReason(const TensorInfo& tensor, const UseByName& uses) {
-  const auto found = uses.find(tensor.name);
-  if (found == uses.end()) return "no pass multiplies it as one matrix";
-  if (found->second.use == MatrixUse::kLookedUp) return "it is looked up row by row";
-  if (!found->second.is_whole) return "its rows are those of several matrices";
+std::string UseReason(const TensorPlan& plan, const TensorUse* use) {
+  if (use == nullptr) return "no pass multiplies it";
+  if (use->use == MatrixUse::kLookedUp) return "it is looked up row by row";
+  if (!plan.is_in_parts()) return "";
+  if (plan.rows_per_part % kFrozenGroupRows != 0) {
+    return fmt::format("its rows are those of several matrices, which begin at multiples of {}",
+                       plan.rows_per_part);
+  }
+  if (RowsPerStream(plan) * plan.cols < kLeastWeights) {
+    return fmt::format(
+        "its rows are those of several matrices, and streams of {} rows, which begin where these "
+        "do, have fewer than {} weights",
+        RowsPerStream(plan), kLeastWeights);
+  }
   return "";
 }
 
-std::string TypeReason(const TensorInfo& tensor, bool is_lossless) {
-  if (!is_lossless || tensor.type == ElementType::kBF16 || tensor.type == ElementType::kF32) {
-    return "";
-  }
-  return fmt::format("{} does not become smaller without loss", Info(tensor.type).name);
+std::string TypeReason(ElementType type, bool is_lossless) {
+  if (!is_lossless || type == ElementType::kBF16 || type == ElementType::kF32) return "";
+  return fmt::format("{} does not become smaller without loss", Info(type).name);
 }
 
-std::string KeptReason(const TensorInfo& tensor, const UseByName& uses, const PlanRules& rules) {
+std::string KeptReason(const TensorPlan& plan, const TensorUse* use, const PlanRules& rules) {
   for (const std::string& pattern : rules.kept) {
-    if (MatchesPattern(tensor.name, pattern)) return fmt::format("--keep {}", pattern);
+    const bool is_named = std::ranges::any_of(plan.tensors, [&](const TensorInfo* tensor) {
+      return MatchesPattern(tensor->name, pattern);
+    });
+    if (is_named) return fmt::format("--keep {}", pattern);
   }
-  if (std::string reason = ShapeReason(tensor); !reason.empty()) return reason;
-  if (std::string reason = UseReason(tensor, uses); !reason.empty()) return reason;
-  return TypeReason(tensor, rules.is_lossless);
+  if (std::string reason = ShapeReason(plan); !reason.empty()) return reason;
+  if (std::string reason = UseReason(plan, use); !reason.empty()) return reason;
+  return TypeReason(plan.source_type(), rules.is_lossless);
+}
+
+// Of the tensor by itself; or, where it is one of experts, of all of these.
+TensorPlan PlanOf(const GgufFile& file, const TensorInfo& tensor, const TensorUse* use,
+                  const PlanRules& rules) {
+  TensorPlan plan{.name = tensor.name,
+                  .tensors = {&tensor},
+                  .kept_because = "",
+                  .kind = rules.is_lossless ? FrozenKind::kBf16 : FrozenKind::kEcq,
+                  .dimensions = tensor.n_dims,
+                  .cols = tensor.dims[0],
+                  .rows = tensor.dims[1],
+                  .matrices = tensor.dims[2],
+                  .rows_per_part = tensor.dims[1]};
+  if (use != nullptr) {
+    if (use->rows_per_part != 0) plan.rows_per_part = use->rows_per_part;
+    plan.visited_share = use->visited_share;
+    plan.is_output = use->is_output;
+  }
+  if (use != nullptr && use->experts != nullptr) {
+    plan.name = use->experts->name;
+    plan.tensors.clear();
+    for (const ExpertTensor& own : use->experts->expert_tensors) {
+      plan.tensors.push_back(file.FindTensor(own.name));
+    }
+    plan.dimensions = 3;
+    plan.matrices = std::ssize(plan.tensors);
+  }
+  plan.kept_because = KeptReason(plan, use, rules);
+  return plan;
 }
 
 Result<void> CheckNotFrozen(const GgufFile& file) {
@@ -138,34 +191,43 @@ Result<std::vector<TensorPlan>> PlanFreezing(const GgufFile& file, const PlanRul
   THAW_ASSIGN(const ModelDescription model, DescribeModel(file));
   const UseByName uses = UsesOf(file, model.matrices);
   std::vector<TensorPlan> plans;
+  std::set<std::string> experts;  // names of what is planned for several tensors
   for (const TensorInfo& tensor : file.tensors()) {
-    TensorPlan plan{.tensor = &tensor,
-                    .kept_because = KeptReason(tensor, uses, rules),
-                    .kind = rules.is_lossless ? FrozenKind::kBf16 : FrozenKind::kEcq,
-                    .dimensions = tensor.n_dims,
-                    .cols = tensor.dims[0],
-                    .rows = tensor.dims[1],
-                    .matrices = tensor.dims[2]};
-    if (plan.is_frozen()) {
-      const TensorUse& use = uses.find(tensor.name)->second;
-      plan.visited_share = use.visited_share;
-      plan.is_output = use.is_output;
+    const auto found = uses.find(tensor.name);
+    TensorPlan plan = PlanOf(file, tensor, found == uses.end() ? nullptr : &found->second, rules);
+    if (!plan.is_frozen()) {
+      plan.name = tensor.name;
+      plan.tensors = {&tensor};
+    } else if (plan.tensors.size() > 1 && !experts.insert(plan.name).second) {
+      continue;
     }
     plans.push_back(std::move(plan));
   }
   return plans;
 }
 
-int64_t RowsPerStream(FrozenKind kind, int64_t cols, int64_t rows) {
-  const int64_t weights = kind == FrozenKind::kEcq ? kEcqWeightsOfStream : kBf16WeightsOfStream;
-  const int64_t most =
-      std::max(kFrozenGroupRows, weights / cols / kFrozenGroupRows * kFrozenGroupRows);
-  return DivideUp(DivideUp(rows, DivideUp(rows, most)), kFrozenGroupRows) * kFrozenGroupRows;
+uint64_t TensorPlan::source_bytes() const {
+  uint64_t bytes = 0;
+  for (const TensorInfo* tensor : tensors) bytes += tensor->bytes;
+  return bytes;
 }
 
-int64_t StreamsPerTile(int64_t streams, double stream_bytes) {
+int64_t RowsPerStream(const TensorPlan& plan) {
+  const bool is_ecq = plan.kind == FrozenKind::kEcq;
+  const int64_t weights = is_ecq ? kEcqWeightsOfStream : kBf16WeightsOfStream;
+  const int64_t most = std::max<int64_t>(1, weights / plan.cols / kFrozenGroupRows);  // of groups
+  if (plan.is_in_parts()) {
+    return LargestDivisor(plan.rows_per_part / kFrozenGroupRows, most) * kFrozenGroupRows;
+  }
+  const int64_t groups = plan.rows / kFrozenGroupRows;
+  return DivideUp(groups, DivideUp(groups, most)) * kFrozenGroupRows;
+}
+
+int64_t StreamsPerTile(const TensorPlan& plan, double stream_bytes) {
   const auto fitting = static_cast<int64_t>(kTileBytes / stream_bytes);
   const int64_t most = std::clamp<int64_t>(fitting, 1, kFrozenMaxStreamsPerTile);
+  if (plan.is_in_parts()) return LargestDivisor(plan.rows_per_part / RowsPerStream(plan), most);
+  const int64_t streams = DivideUp(plan.rows, RowsPerStream(plan));
   return DivideUp(streams, DivideUp(streams, most));
 }
 

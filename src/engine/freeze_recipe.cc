@@ -41,14 +41,14 @@ Result<std::vector<float>> ReadSampledRows(const RecipeSource& source, const Ten
   std::vector<float> rows(ranges.size() * group);
   std::vector<std::byte> stored;
   for (size_t i = 0; i < ranges.size(); ++i) {
-    THAW_TRY(ReadRows(*source.file, *plan.tensor, ranges[i], stored,
-                      std::span(rows).subspan(i * group, group)));
+    THAW_TRY(
+        ReadRows(*source.file, plan, ranges[i], stored, std::span(rows).subspan(i * group, group)));
   }
   return rows;
 }
 
 bool HasImportance(const RecipeSource& source, const TensorPlan& plan) {
-  return source.importance != nullptr && source.importance->Has(plan.tensor->name);
+  return source.importance != nullptr && source.importance->Has(plan.name);
 }
 
 // Of all matrices together: the mean of what columns weigh in those that were counted.
@@ -74,7 +74,7 @@ Result<Sample> ReadSample(const RecipeSource& source, const TensorPlan& plan) {
   THAW_ASSIGN(sample.rows, ReadSampledRows(source, plan, all, kSampleWeights));
   if (!HasImportance(source, plan)) return sample;
   THAW_ASSIGN(const ColumnImportance importance,
-              source.importance->Read(plan.tensor->name, plan.cols, plan.matrices));
+              source.importance->Read(plan.name, plan.cols, plan.matrices));
   AverageMatrices(importance, plan.cols, sample);
   return sample;
 }
@@ -88,7 +88,7 @@ Result<std::vector<TrellisQuantizer>> LearnByMatrix(const RecipeSource& source,
                                                     const TensorPlan& plan, double step,
                                                     ThreadPool& pool) {
   THAW_ASSIGN(const ColumnImportance importance,
-              source.importance->Read(plan.tensor->name, plan.cols, plan.matrices));
+              source.importance->Read(plan.name, plan.cols, plan.matrices));
   std::vector<Result<TrellisQuantizer>> learned(static_cast<size_t>(plan.matrices),
                                                 Fail(ErrorCode::kCancelled, "not learned yet"));
   const auto learn = [&](int64_t matrix) -> Result<TrellisQuantizer> {
@@ -131,7 +131,7 @@ Result<double> Bf16Bits(const RecipeSource& source, const TensorPlan& plan) {
   std::vector<uint16_t> rows(ranges.size() * group);
   std::vector<std::byte> stored;
   for (size_t i = 0; i < ranges.size(); ++i) {
-    THAW_TRY(ReadBf16Rows(*source.file, *plan.tensor, ranges[i], stored,
+    THAW_TRY(ReadBf16Rows(*source.file, plan, ranges[i], stored,
                           std::span(rows).subspan(i * group, group)));
   }
   std::vector<std::byte> stream;
@@ -143,7 +143,7 @@ Result<double> Bf16Bits(const RecipeSource& source, const TensorPlan& plan) {
 }  // namespace
 
 double OverheadBits(const TensorPlan& plan) {
-  const int64_t rows = RowsPerStream(plan.kind, plan.cols, plan.rows);
+  const int64_t rows = RowsPerStream(plan);
   const int64_t streams = (plan.rows + rows - 1) / rows * plan.matrices;
   // States carry 4 of their 16 bits for the coded bytes. A stream is padded by half of the
   // alignment on average; a head has an entry for each tile.

@@ -30,11 +30,11 @@ class StreamLayout {
   StreamLayout(const TensorPlan& plan, double bits_per_weight)
       : rows_(plan.rows),
         matrices_(plan.matrices),
-        rows_per_stream_(RowsPerStream(plan.kind, plan.cols, plan.rows)),
+        rows_per_stream_(RowsPerStream(plan)),
         of_matrix_(DivideUp(rows_, rows_per_stream_)) {
     const double coded = static_cast<double>(rows_per_stream_ * plan.cols) * bits_per_weight / 8;
     const double states = kFrozenStates * sizeof(uint16_t);
-    streams_per_tile_ = StreamsPerTile(of_matrix_, coded + states);
+    streams_per_tile_ = StreamsPerTile(plan, coded + states);
   }
 
   int64_t rows_per_stream() const { return rows_per_stream_; }
@@ -78,7 +78,7 @@ Result<void> EncodeEcq(const GgufFile& file, const TensorPlan& plan,
                        const TrellisQuantizer& quantizer, RowRange rows, Scratch& scratch,
                        CodedStream& out) {
   scratch.floats.resize(static_cast<size_t>(rows.count * plan.cols));
-  THAW_TRY(ReadRows(file, *plan.tensor, rows, scratch.stored, scratch.floats));
+  THAW_TRY(ReadRows(file, plan, rows, scratch.stored, scratch.floats));
   const QuantizedRows quantized = quantizer.Quantize(rows.count, scratch.floats);
   AppendEcqStream(rows.count, plan.cols, quantized.q, quantized.scales, quantized.shifts,
                   out.bytes);
@@ -90,7 +90,7 @@ Result<void> EncodeEcq(const GgufFile& file, const TensorPlan& plan,
 Result<void> EncodeBf16(const GgufFile& file, const TensorPlan& plan, RowRange rows,
                         Scratch& scratch, CodedStream& out) {
   scratch.bf16.resize(static_cast<size_t>(rows.count * plan.cols));
-  THAW_ASSIGN(out.is_exact, ReadBf16Rows(file, *plan.tensor, rows, scratch.stored, scratch.bf16));
+  THAW_ASSIGN(out.is_exact, ReadBf16Rows(file, plan, rows, scratch.stored, scratch.bf16));
   if (out.is_exact) AppendBf16Stream(rows.count, plan.cols, scratch.bf16, out.bytes);
   return {};
 }
@@ -185,14 +185,14 @@ Result<FreezeOutcome> FreezeTensor(const FreezeWork& work, const TensorPlan& pla
 }
 
 uint64_t WorkerBytes(const TensorPlan& plan) {
-  const int64_t rows = RowsPerStream(plan.kind, plan.cols, plan.rows);
+  const int64_t rows = RowsPerStream(plan);
   const auto weights = static_cast<uint64_t>(rows * plan.cols);
-  const auto stored = static_cast<uint64_t>(rows * RowBytes(plan.tensor->type, plan.cols));
+  const auto stored = static_cast<uint64_t>(rows * RowBytes(plan.source_type(), plan.cols));
   return stored + kWorkingBytesPerWeight * weights;
 }
 
 uint64_t StreamBytesAtMost(const TensorPlan& plan) {
-  const int64_t weights = RowsPerStream(plan.kind, plan.cols, plan.rows) * plan.cols;
+  const int64_t weights = RowsPerStream(plan) * plan.cols;
   return kCodedBytesPerWeight * static_cast<uint64_t>(weights);
 }
 

@@ -82,8 +82,8 @@ class TileVerifier {
 
  private:
   std::string Where(int64_t tile) const {
-    return fmt::format("{}: tensor '{}': tile {} at offset {}", file_->path(), plan_.tensor->name,
-                       tile, frozen_.tiles[static_cast<size_t>(tile)].offset);
+    return fmt::format("{}: tensor '{}': tile {} at offset {}", file_->path(), plan_.name, tile,
+                       frozen_.tiles[static_cast<size_t>(tile)].offset);
   }
 
   Result<void> CompareGroup(int64_t tile, RowRange rows, const std::byte* packed, Scratch& scratch,
@@ -93,12 +93,12 @@ class TileVerifier {
     scratch.row.resize(static_cast<size_t>(RowBytes(ThawedType(frozen_.kind), frozen_.cols)));
     if (is_exact) {
       scratch.source_bf16.resize(weights);
-      THAW_ASSIGN(const bool fits, ReadBf16Rows(*work_.input, *plan_.tensor, rows, scratch.stored,
-                                                scratch.source_bf16));
+      THAW_ASSIGN(const bool fits,
+                  ReadBf16Rows(*work_.input, plan_, rows, scratch.stored, scratch.source_bf16));
       if (!fits) return Fail(ErrorCode::kCorrupt, "{}: the input is no BF16", Where(tile));
     } else {
       scratch.source.resize(weights);
-      THAW_TRY(ReadRows(*work_.input, *plan_.tensor, rows, scratch.stored, scratch.source));
+      THAW_TRY(ReadRows(*work_.input, plan_, rows, scratch.stored, scratch.source));
     }
     for (int64_t row = 0; row < rows.count; ++row) {
       CopyPackedRow(ThawedType(frozen_.kind), frozen_.cols, kFrozenGroupRows, packed, row,
@@ -140,14 +140,15 @@ class TileVerifier {
 };
 
 Result<const TensorInfo*> FindFrozen(const VerifyWork& work, const TensorPlan& plan) {
-  const TensorInfo* info = work.output->FindTensor(plan.tensor->name);
-  if (info != nullptr && info->frozen != nullptr && info->frozen->kind == plan.kind &&
-      info->dims == plan.tensor->dims) {
+  const TensorInfo* info = work.output->FindTensor(plan.name);
+  const FrozenTensor* frozen = info == nullptr ? nullptr : info->frozen.get();
+  if (frozen != nullptr && frozen->kind == plan.kind && frozen->dimensions == plan.dimensions &&
+      frozen->cols == plan.cols && frozen->rows == plan.rows && frozen->matrices == plan.matrices) {
     return info;
   }
   return Fail(ErrorCode::kCorrupt,
               "{}: tensor '{}' is not there, frozen with the kind and shape asked for",
-              work.output->path(), plan.tensor->name);
+              work.output->path(), plan.name);
 }
 
 Result<void> CheckSums(const VerifyWork& work, const VerifiedTensor& tensor, double error,
@@ -158,8 +159,7 @@ Result<void> CheckSums(const VerifyWork& work, const VerifiedTensor& tensor, dou
   if (near(error, tensor.error) && near(energy, tensor.energy)) return {};
   return Fail(ErrorCode::kCorrupt,
               "{}: tensor '{}': its sum of squared errors is {} of {}, but {} of {} was reported",
-              work.output->path(), tensor.plan->tensor->name, error, energy, tensor.error,
-              tensor.energy);
+              work.output->path(), tensor.plan->name, error, energy, tensor.error, tensor.energy);
 }
 
 }  // namespace
@@ -170,9 +170,9 @@ Result<void> VerifyFrozenTensor(const VerifyWork& work, const VerifiedTensor& te
   THAW_ASSIGN(const TensorInfo* info, FindFrozen(work, plan));
   const FrozenTensor& frozen = *info->frozen;
   std::vector<float> column_weights;
-  if (work.importance != nullptr && work.importance->Has(plan.tensor->name)) {
+  if (work.importance != nullptr && work.importance->Has(plan.name)) {
     THAW_ASSIGN(ColumnImportance columns,
-                work.importance->Read(plan.tensor->name, plan.cols, plan.matrices));
+                work.importance->Read(plan.name, plan.cols, plan.matrices));
     column_weights = std::move(columns.weights);
   }
   const TileVerifier verifier(work, plan, frozen, work.output->file(info->file_index),
@@ -209,7 +209,7 @@ uint64_t VerifyingBytes(const TensorPlan& plan) {
   // rows.
   constexpr int64_t kWeightsOfTile = 2 << 20;
   constexpr int64_t kBytesPerWeight = 3;
-  const int64_t rows = RowsPerStream(plan.kind, plan.cols, plan.rows);
+  const int64_t rows = RowsPerStream(plan);
   return static_cast<uint64_t>(kBytesPerWeight * std::max(kWeightsOfTile, rows * plan.cols));
 }
 

@@ -13,9 +13,14 @@ namespace thaw {
 namespace {
 
 // The rows as they lie in the file, in `stored`, which has exactly their bytes.
-Result<void> ReadStored(const GgufFile& file, const TensorInfo& tensor, RowRange rows,
+Result<void> ReadStored(const GgufFile& file, const TensorPlan& plan, RowRange rows,
                         std::vector<std::byte>& stored) {
-  const int64_t cols = tensor.dims[0];
+  const bool is_apart = plan.tensors.size() > 1;
+  const TensorInfo& tensor =
+      *plan.tensors[is_apart ? static_cast<size_t>(rows.first / plan.rows) : 0];
+  if (is_apart) rows.first %= plan.rows;
+  THAW_CHECK(rows.first + rows.count <= tensor.rows());
+  const int64_t cols = plan.cols;
   const int64_t row_bytes = RowBytes(tensor.type, cols);
   stored.resize(static_cast<size_t>(rows.count * row_bytes));
   THAW_TRY(file.ReadTensor(tensor, static_cast<uint64_t>(rows.first * row_bytes), stored));
@@ -28,19 +33,20 @@ Result<void> ReadStored(const GgufFile& file, const TensorInfo& tensor, RowRange
 
 }  // namespace
 
-Result<void> ReadRows(const GgufFile& file, const TensorInfo& tensor, RowRange rows,
+Result<void> ReadRows(const GgufFile& file, const TensorPlan& plan, RowRange rows,
                       std::vector<std::byte>& stored, std::span<float> out) {
-  THAW_CHECK(static_cast<int64_t>(out.size()) == rows.count * tensor.dims[0]);
-  THAW_TRY(ReadStored(file, tensor, rows, stored));
-  return Dequantize(tensor.type, stored, out);
+  THAW_CHECK(static_cast<int64_t>(out.size()) == rows.count * plan.cols);
+  THAW_TRY(ReadStored(file, plan, rows, stored));
+  return Dequantize(plan.source_type(), stored, out);
 }
 
-Result<bool> ReadBf16Rows(const GgufFile& file, const TensorInfo& tensor, RowRange rows,
+Result<bool> ReadBf16Rows(const GgufFile& file, const TensorPlan& plan, RowRange rows,
                           std::vector<std::byte>& stored, std::span<uint16_t> out) {
-  THAW_CHECK(static_cast<int64_t>(out.size()) == rows.count * tensor.dims[0]);
-  THAW_CHECK(tensor.type == ElementType::kBF16 || tensor.type == ElementType::kF32);
-  THAW_TRY(ReadStored(file, tensor, rows, stored));
-  if (tensor.type == ElementType::kBF16) {
+  const ElementType type = plan.source_type();
+  THAW_CHECK(static_cast<int64_t>(out.size()) == rows.count * plan.cols);
+  THAW_CHECK(type == ElementType::kBF16 || type == ElementType::kF32);
+  THAW_TRY(ReadStored(file, plan, rows, stored));
+  if (type == ElementType::kBF16) {
     std::memcpy(out.data(), stored.data(), stored.size());
     return true;
   }

@@ -111,7 +111,6 @@ class TensorFinder {
     THAW_ASSIGN(const TensorInfo* tensor, FindMultiplied(stem + ".weight", {cols, rows, n, 1}));
     LinearWeights linear{.rows = n * rows, .cols = cols, .n_heads = n};
     THAW_ASSIGN(linear.matrix, Add(*tensor, 0, n * rows));
-    model_.matrices.back().is_of_heads = true;
     return linear;
   }
 

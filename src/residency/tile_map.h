@@ -65,10 +65,6 @@ struct WeightMatrix {
   // Its tiles lie packed in memory (tensor/packed_rows.h, where CanPackRows must hold for it).
   bool is_packed = false;
 
-  // Its rows are those of heads, each of which is multiplied with numbers of its own: it cannot be
-  // frozen.
-  bool is_of_heads = false;
-
   // Of how many experts it holds the rows, as many of each, one expert after another: a pass visits
   // those alone that it chooses. 0: every pass visits all of it.
   int64_t n_experts = 0;

@@ -16,7 +16,7 @@ KINDS = {"ecq": ("--bits", "3.9"), "bf16": ("--lossless",)}
 
 def write_model(path, source, tensors):
     """A GGUF with the fields of `source` and tensors {name: (shape, type or None for F32, array)}."""
-    writer = GGUFWriter(path, "llama")
+    writer = GGUFWriter(path, source.get_field("general.architecture").contents())
     for field in source.fields.values():
         if field.name.startswith("GGUF.") or field.name in ("general.architecture", "general.alignment",
                                                             frozen_reference.VERSION_FIELD):
@@ -45,51 +45,98 @@ def thawed(frozen, path):
         is_ecq = blob.kind == frozen_reference.ECQ
         data = np.ascontiguousarray(frozen_reference.decode_tensor(blob)).view(np.uint8)
         kind = GGMLQuantizationType.Q8_0 if is_ecq else GGMLQuantizationType.BF16
-        tensors[tensor.name] = (kind, data.reshape(blob.rows, -1))
+        tensors[tensor.name] = (kind, data.reshape(*blob.shape[:0:-1], -1))
     write_model(path, reader, tensors)
 
 
-@pytest.fixture(scope="module", params=["tied", "untied"])
+D_MODEL, D_FF, N_VOCAB, HEADS, EXPERTS = 256, 1056, 512, 4, 4
+LATENT = {"q_lora_rank": 256, "kv_lora_rank": 256, "key_length_mla": 64 + 16, "value_length_mla": 64}
+
+HEADS_APART = {name: (D_MODEL, D_MODEL) for name in ("attn_q", "attn_k", "attn_v", "attn_output")}
+HEADS_JOINED = {"attn_qkv": (3 * D_MODEL, D_MODEL), "attn_output": (D_MODEL, D_MODEL)}
+HEADS_OF_LATENTS = {
+    "attn_q_a": (LATENT["q_lora_rank"], D_MODEL), "attn_kv_a_mqa": (LATENT["kv_lora_rank"] + 16, D_MODEL),
+    "attn_q_b": (HEADS * LATENT["key_length_mla"], LATENT["q_lora_rank"]),
+    "attn_k_b": (HEADS, LATENT["kv_lora_rank"], LATENT["key_length_mla"] - 16),
+    "attn_v_b": (HEADS, LATENT["value_length_mla"], LATENT["kv_lora_rank"]),
+    "attn_output": (D_MODEL, HEADS * LATENT["value_length_mla"])}
+GATED = {"ffn_gate": (D_FF, D_MODEL), "ffn_up": (D_FF, D_MODEL), "ffn_down": (D_MODEL, D_FF)}
+GATES_JOINED = {"ffn_up": (4 * D_FF, D_MODEL), "ffn_down": (D_MODEL, 2 * D_FF)}  # several tiles of bf16 each
+EXPERTS_APART = {"ffn_gate_inp": (EXPERTS, D_MODEL)} | {
+    f"ffn_{part}.{expert}": shape for expert in range(EXPERTS)
+    for part, shape in (("gate", (512, D_MODEL)), ("up", (512, D_MODEL)), ("down", (D_MODEL, 512)))}
+
+STATES = {"conv_kernel": 4, "inner_size": 512, "state_size": 128, "time_step_rank": 16, "group_count": 1}
+RECURRENT = {"ssm_in": (512 + 768 + 16, D_MODEL), "ssm_out": (D_MODEL, 512)}  # of gates, of what is mixed, of steps
+VECTORS_OF_STATES = {
+    "ssm_conv1d.weight": (768, 4), "ssm_conv1d.bias": (768,), "ssm_dt.bias": (16,), "ssm_a": (16, 1),
+    "ssm_d": (16, 1), "ssm_norm.weight": (1, 512)}
+
+# Family, whether there is an output matrix, the matrices of a layer as numpy has their dimensions, its vectors
+# but for two norms, and fields.
+SOURCES = {
+    "tied": ("llama", False, HEADS_APART | GATED, {}, {}),
+    "untied": ("llama", True, HEADS_APART | GATED, {}, {}),
+    "joined": ("phi3", True, HEADS_JOINED | GATES_JOINED, {}, {"rope.dimension_count": 64}),
+    "experts apart": ("llama", True, HEADS_APART | EXPERTS_APART, {},
+                      {"expert_count": EXPERTS, "expert_used_count": 2}),
+    "latent": ("deepseek2", True, HEADS_OF_LATENTS | GATED, {"attn_q_a_norm.weight": (256,), "attn_kv_a_norm.weight": (256,)},
+               {f"attention.{key}": value for key, value in LATENT.items()} | {"rope.dimension_count": 16}),
+    "recurrent": ("falcon-h1", True, HEADS_APART | RECURRENT | GATED, VECTORS_OF_STATES,
+                  {f"ssm.{key}": value for key, value in STATES.items()}),
+}
+
+# Of the second layer: what is frozen that holds several matrices, or experts.
+FROZEN_WITH_OTHERS = {
+    "joined": {"attn_qkv", "ffn_up"},
+    "experts apart": {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"},
+    "latent": {"attn_k_b", "attn_v_b"},
+    "recurrent": {"ssm_in"},
+}
+
+
+@pytest.fixture(scope="module", params=SOURCES)
 def source(request, tmp_path_factory):
-    """A llama of two layers with random weights that bfloat16 holds, in float32."""
+    """A model of two layers with random weights that bfloat16 holds, in float32."""
     path = tmp_path_factory.mktemp("frozen") / "in.gguf"
     random = np.random.default_rng(1)
-    d_model, d_ff, n_vocab = 256, 1056, 512
-    writer = GGUFWriter(path, "llama")
+    family, has_output, matrices, vectors, fields = SOURCES[request.param]
+    writer = GGUFWriter(path, family)
     writer.add_context_length(64)
-    writer.add_embedding_length(d_model)
+    writer.add_embedding_length(D_MODEL)
     writer.add_block_count(2)
-    writer.add_feed_forward_length(d_ff)
-    writer.add_head_count(4)
-    writer.add_head_count_kv(4)
+    writer.add_feed_forward_length(next(shape for name, shape in matrices.items() if "ffn_down" in name)[-1])
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(HEADS)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_tokenizer_model("none")
+    for key, value in fields.items():
+        writer.add_uint32(f"{family}.{key}", value)
 
-    def matrix(name, rows, cols):
-        weights = (random.standard_t(5, (rows, cols)) / np.sqrt(cols)).astype(np.float32)
+    def matrix(name, shape):
+        weights = (random.standard_t(5, shape) / np.sqrt(shape[-1])).astype(np.float32)
         bits = weights.view(np.uint32) & np.uint32(0xffff0000)
         writer.add_tensor(name + ".weight", bits.view(np.float32))
 
-    def ones(name):
-        writer.add_tensor(name + ".weight", np.ones(d_model, dtype=np.float32))
+    def ones(name, shape=(D_MODEL,)):
+        writer.add_tensor(name, np.full(shape, -1 if name.endswith("ssm_a") else 1, dtype=np.float32))
 
-    matrix("token_embd", n_vocab, d_model)
-    if request.param == "untied":
-        matrix("output", n_vocab, d_model)
-    ones("output_norm")
+    matrix("token_embd", (N_VOCAB, D_MODEL))
+    if has_output:
+        matrix("output", (N_VOCAB, D_MODEL))
+    ones("output_norm.weight")
     for layer in range(2):
-        ones(f"blk.{layer}.attn_norm")
-        ones(f"blk.{layer}.ffn_norm")
-        for part in ("attn_q", "attn_k", "attn_v", "attn_output"):
-            matrix(f"blk.{layer}.{part}", d_model, d_model)
-        matrix(f"blk.{layer}.ffn_gate", d_ff, d_model)
-        matrix(f"blk.{layer}.ffn_up", d_ff, d_model)
-        matrix(f"blk.{layer}.ffn_down", d_model, d_ff)
+        for name in ("attn_norm", "ffn_norm"):
+            ones(f"blk.{layer}.{name}.weight")
+        for name, shape in vectors.items():
+            ones(f"blk.{layer}.{name}", shape)
+        for name, shape in matrices.items():
+            matrix(f"blk.{layer}.{name}", shape)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
+    return request.param, path
 
 
 @pytest.fixture(scope="module", params=sorted(KINDS))
@@ -97,7 +144,7 @@ def models(request, thaw, source, tmp_path_factory):
     """A frozen model, and one with what its weights thaw to."""
     folder = tmp_path_factory.mktemp(request.param)
     frozen, plain = folder / "frozen.gguf", folder / "plain.gguf"
-    thaw.results("freeze", source, frozen, *KINDS[request.param])
+    thaw.results("freeze", source[1], frozen, "--verify", *KINDS[request.param])
     thawed(frozen, plain)
     assert frozen_reference.open_file(frozen)
     return frozen, plain
@@ -139,14 +186,21 @@ def test_a_table_that_is_the_output_too_is_frozen(models):
     assert ("token_embd.weight" in blobs) == ("output.weight" not in tensors)
 
 
+def test_matrices_that_share_a_tensor_and_experts_that_have_one_each_are_frozen(models, source):
+    frozen, _ = models
+    blobs = frozen_reference.open_file(frozen)
+    assert {f"blk.1.{name}.weight" for name in FROZEN_WITH_OTHERS.get(source[0], ())} <= set(blobs)
+    assert not any(tensor.name.endswith(".0.weight") for tensor in GGUFReader(frozen).tensors)
+
+
 def test_a_tensor_is_inspected_as_what_it_thaws_to(thaw, models, tmp_path):
     frozen, plain = models
-    name = "blk.1.ffn_down.weight"
+    name, blob = next(item for item in frozen_reference.open_file(frozen).items() if "blk.1.ffn_down" in item[0])
     rows = []
     for model in (frozen, plain):
         out = tmp_path / "t.npy"
         described = json.loads(thaw.results("inspect", model, "--tensor", name, "--npy", out, "--json"))
-        assert described["shape"] == [1056, 256]
+        assert described["shape"] == list(blob.shape)
         rows.append(np.load(out))
     assert np.array_equal(*rows)
     types = {t["type"] for t in json.loads(thaw.results("inspect", frozen, "--json"))["tensors"]}
@@ -156,14 +210,14 @@ def test_a_tensor_is_inspected_as_what_it_thaws_to(thaw, models, tmp_path):
 def test_a_changed_byte_is_refused_by_name_and_place(thaw, models, tmp_path):
     frozen, _ = models
     data = bytearray(frozen.read_bytes())
-    tensor = next(t for t in GGUFReader(frozen).tensors if t.name == "blk.0.ffn_up.weight")
+    tensor = next(t for t in GGUFReader(frozen).tensors if t.name.startswith("blk.0.ffn_up"))
     offset = int(tensor.data_offset) + 4000
     data[offset] ^= 1
     changed = tmp_path / "changed.gguf"
     changed.write_bytes(data)
     outcome = thaw.run("logits", changed, "--tokens", models_tokens(tmp_path), "--out", tmp_path / "x.npy")
     assert outcome.status == 1
-    assert str(changed) in outcome.err and "blk.0.ffn_up.weight" in outcome.err
+    assert str(changed) in outcome.err and tensor.name in outcome.err
     assert "hash" in outcome.err and "offset" in outcome.err
 
 

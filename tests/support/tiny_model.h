@@ -128,6 +128,31 @@ inline void TinyModel::Write(const std::string& path) const {
   THAW_CHECK(writer->Commit());
 }
 
+// A model of one layer and four experts, two a token, of which each has a tensor of its own for
+// each of its matrices, of 128 Ki weights.
+inline TinyModel TinyExpertsApartModel() {
+  TinyModel model;
+  model.n_layers = 1;
+  model.d_model = 256;
+  model.d_ff = 512;
+  model.add_fields = [](GgufWriter& writer) {
+    THAW_CHECK(writer.SetNumber<uint32_t>("llama.expert_count", 4));
+    THAW_CHECK(writer.SetNumber<uint32_t>("llama.expert_used_count", 2));
+  };
+  model.edit_tensors = [](std::vector<TinyModel::Tensor>& tensors) {
+    std::erase_if(tensors, [](const auto& t) {
+      return t.name.starts_with("blk.0.ffn_") && t.name != "blk.0.ffn_norm.weight";
+    });
+    tensors.push_back({"blk.0.ffn_gate_inp.weight", {256, 4}});
+    for (const std::string expert : {"3", "0", "1", "2"}) {
+      tensors.push_back({"blk.0.ffn_gate." + expert + ".weight", {256, 512}});
+      tensors.push_back({"blk.0.ffn_up." + expert + ".weight", {256, 512}});
+      tensors.push_back({"blk.0.ffn_down." + expert + ".weight", {512, 256}});
+    }
+  };
+  return model;
+}
+
 // Sizes of TinyLatentModel: of the latents of queries, and of keys and values; of a key the numbers
 // that stay and the last ones, which turn; of a value.
 inline constexpr int64_t kTinyQRank = 8;
