@@ -103,7 +103,7 @@ struct WeightCacheOptions {
   int io_threads = 0;
   bool use_uring = true;
 
-  // Looks through frozen tiles when they are read for the first time.
+  // Of frozen tiles: looks once through those that stay coded, thaws others whenever they are read.
   const TileDecoder* decoder = &PortableDecoder();
 
   static constexpr uint64_t kUnlimited = UINT64_MAX;

@@ -31,6 +31,34 @@ constexpr size_t kMostExamined = 512;
 
 using Clock = std::chrono::steady_clock;
 
+// The outcome of decoding a frozen tile, its error with the tile's place.
+Result<void> NameBroken(const Tile& tile, Result<void> decoded) {
+  if (decoded) return {};
+  return Fail(ErrorCode::kCorrupt, "{}: the frozen tile at offset {} is broken: {}",
+              tile.file->path(), tile.offset, decoded.error().message);
+}
+
+// That thawed rows, packed in groups, are numbers. Scales of ecq are finite by its format, and the
+// order of bfloat16 numbers is of no concern.
+Result<void> CheckThawed(const WeightMatrix& matrix, int64_t rows, const std::byte* packed) {
+  if (matrix.frozen->kind == FrozenKind::kEcq) return {};
+  if (!FindRowNotFinite(matrix.type, matrix.cols, rows, packed)) return {};
+  return Fail(ErrorCode::kCorrupt, "it holds a weight that is infinite or NaN");
+}
+
+// Brings thawed rows, packed in groups, into the order of a file, by way of `group`,
+// ThawedGroupBytes of memory.
+void UnpackGroups(const WeightMatrix& matrix, int64_t rows, std::byte* packed, std::byte* group) {
+  const int64_t row_bytes = matrix.row_bytes();
+  for (int64_t first = 0; first < rows; first += kFrozenGroupRows) {
+    std::byte* out = packed + first * row_bytes;
+    std::memcpy(group, out, static_cast<size_t>(kFrozenGroupRows * row_bytes));
+    for (int64_t r = 0; r < kFrozenGroupRows; ++r) {
+      CopyPackedRow(matrix.type, matrix.cols, kFrozenGroupRows, group, r, out + r * row_bytes);
+    }
+  }
+}
+
 }  // namespace
 
 int WeightCache::MostThawers(int io_threads) {
@@ -306,7 +334,8 @@ Result<void> WeightCache::CheckRead(int32_t tile, const std::byte* rows, bool is
               where.offset + static_cast<uint64_t>(*row * matrix.row_bytes()));
 }
 
-// Every time that the tile is what was frozen, and at the first that it decodes to numbers.
+// Every time that the tile is what was frozen. One that stays coded decodes to numbers, too, which
+// is looked at once; what is thawed shows that by itself.
 Result<void> WeightCache::CheckFrozen(int32_t tile, const std::byte* coded, bool is_first) {
   const WeightMatrix& matrix = map_.matrix_of(tile);
   const Tile& where = map_.tile(tile);
@@ -315,16 +344,14 @@ Result<void> WeightCache::CheckFrozen(int32_t tile, const std::byte* coded, bool
                 "{}: the frozen tile at offset {} has the hash {:016x}, expected {:016x}",
                 where.file->path(), where.offset, hash, where.hash);
   }
-  if (!is_first) return {};
+  if (!is_first || matrix.is_thawed) return {};
   Result<void> checked;
   WithThawScratch([&](std::byte* scratch) {
     checked =
         CheckTile(*options_.decoder, matrix.frozen->kind, matrix.cols,
                   matrix.frozen->rows_per_stream, where.row_count, {coded, where.bytes}, scratch);
   });
-  if (checked) return {};
-  return Fail(ErrorCode::kCorrupt, "{}: the frozen tile at offset {} is broken: {}",
-              where.file->path(), where.offset, checked.error().message);
+  return NameBroken(where, std::move(checked));
 }
 
 void WeightCache::WithThawScratch(FunctionRef<void(std::byte* scratch)> body) {
@@ -353,28 +380,18 @@ Result<void> WeightCache::Form(int32_t tile, std::byte* buffer) {
 
 Result<void> WeightCache::FormThawed(int32_t tile, std::byte* buffer) {
   const WeightMatrix& matrix = map_.matrix_of(tile);
-  const FrozenTensor& frozen = *matrix.frozen;
   const Tile& where = map_.tile(tile);
   Result<void> thawed;
   WithThawScratch([&](std::byte* scratch) {
-    const int64_t group_bytes = ThawedGroupBytes(frozen.kind, matrix.cols);
-    std::byte* coded = scratch + group_bytes;
+    std::byte* coded = scratch + ThawedGroupBytes(matrix.frozen->kind, matrix.cols);
     std::memcpy(coded, buffer + where.lead_bytes, where.bytes);
-    thawed = ThawTile(*options_.decoder, frozen.kind, matrix.cols, frozen.rows_per_stream,
-                      where.row_count, {coded, where.bytes}, buffer);
-    if (!thawed || matrix.is_packed) return;
-    const int64_t row_bytes = matrix.row_bytes();
-    for (int64_t row = 0; row < where.row_count; row += kFrozenGroupRows) {
-      std::byte* rows = buffer + row * row_bytes;
-      std::memcpy(scratch, rows, static_cast<size_t>(group_bytes));
-      for (int64_t r = 0; r < kFrozenGroupRows; ++r) {
-        CopyPackedRow(matrix.type, matrix.cols, kFrozenGroupRows, scratch, r, rows + r * row_bytes);
-      }
-    }
+    thawed =
+        ThawTile(*options_.decoder, matrix.frozen->kind, matrix.cols,
+                 matrix.frozen->rows_per_stream, where.row_count, {coded, where.bytes}, buffer);
+    if (thawed) thawed = CheckThawed(matrix, where.row_count, buffer);
+    if (thawed && !matrix.is_packed) UnpackGroups(matrix, where.row_count, buffer, scratch);
   });
-  if (thawed) return {};
-  return Fail(ErrorCode::kCorrupt, "{}: the frozen tile at offset {} is broken: {}",
-              where.file->path(), where.offset, thawed.error().message);
+  return NameBroken(where, std::move(thawed));
 }
 
 void WeightCache::FinishLoading(int32_t tile, const ReadCompletion& read, uint64_t checksum,
