@@ -103,13 +103,15 @@ Result<TileMap> CreateMap(const KernelTable& kernels, std::vector<WeightMatrix> 
   return TileMap::Create(std::move(matrices));
 }
 
-// Holds frozen weights thawed that are faster then and for which there is memory beside all others:
-// `map` and `plan` become those of that. By rates that are measured within the plan's budget.
+// Marks the frozen weights that are faster thawed and holds those of them thawed for which there is
+// memory beside all others: `map` and `plan` become those of that. By rates that are measured
+// within the plan's budget. Where that has no room for measuring or for changing forms later,
+// nothing is.
 Result<void> ThawWhatIsFaster(const EngineOptions& options, const KernelTable& kernels,
                               std::vector<WeightMatrix> matrices, MemoryPlanInput input,
                               TileMap& map, MemoryPlan& plan) {
   const std::vector<WeightForm> forms = FormsOfFrozen(matrices);
-  if (forms.empty() || !plan.shares.HoldsAll()) return {};
+  if (forms.empty()) return {};
   ThreadPool pool(options.threads);
   RatesRequest request{.types = forms, .cache_path = options.rates_path};
   request.limits.memory_bytes = std::min(request.limits.memory_bytes, plan.weight_capacity_bytes);
@@ -118,22 +120,28 @@ Result<void> ThawWhatIsFaster(const EngineOptions& options, const KernelTable& k
     LogInfo("frozen weights stay coded: {}", rates.error().message);
     return {};
   }
-  const auto map_of = [&](const std::vector<WeightMatrix>& some) {
-    return CreateMap(kernels, some);
-  };
-  const auto fits = [&](const std::vector<WeightMatrix>& some) -> Result<bool> {
-    THAW_ASSIGN(const TileMap tried, map_of(some));
+  if (!MarkFasterThawed(*rates, matrices)) return {};
+  // Of the floor at which they are coded.
+  input.budget = {.base = BudgetRequest::Base::kNothing, .bytes = plan.budget_bytes};
+  const auto plan_of = [&](const TileMap& tried) {
     input.map = &tried;
-    const auto of_it = MakeMemoryPlan(input);
-    return of_it && of_it->shares.HoldsAll();
+    return MakeMemoryPlan(input);
   };
-  THAW_ASSIGN(const bool any, ThawWhatFits(*rates, matrices, fits));
-  if (!any) return {};
-  THAW_ASSIGN(map, map_of(matrices));
-  input.map = &map;
-  const uint64_t floor = plan.floor_bytes;  // with less memory they stay coded
-  THAW_ASSIGN(plan, MakeMemoryPlan(input));
+  THAW_ASSIGN(TileMap chosen, CreateMap(kernels, matrices));
+  if (const auto coded = plan_of(chosen); !coded) {
+    LogInfo("frozen weights stay coded: {}", coded.error().message);
+    return {};
+  }
+  THAW_TRY(ThawWhatFits(matrices, [&](const std::vector<WeightMatrix>& some) -> Result<bool> {
+    THAW_ASSIGN(const TileMap tried, CreateMap(kernels, some));
+    const auto of_it = plan_of(tried);
+    return of_it && of_it->shares.HoldsAll();
+  }));
+  THAW_ASSIGN(chosen, CreateMap(kernels, matrices));
+  const uint64_t floor = plan.floor_bytes;
+  THAW_ASSIGN(plan, plan_of(chosen));
   plan.floor_bytes = floor;
+  map = std::move(chosen);
   return {};
 }
 
@@ -263,6 +271,7 @@ Result<std::unique_ptr<Engine>> Engine::Load(const std::string& path, const Engi
       .decoder = opened.decoder};
   std::unique_ptr<Engine> engine(new Engine(std::move(opened)));
   THAW_TRY(engine->ClaimShares());
+  engine->changes_forms_ = std::ranges::any_of(map.matrices(), &WeightMatrix::changes_form);
   THAW_ASSIGN(engine->cache_, WeightCache::Create(std::move(map), cache_options));
   THAW_ASSIGN(engine->model_, Model::Create(std::move(description), *engine->cache_,
                                             engine->kernels_, engine->pool_,
@@ -299,22 +308,65 @@ MemoryPlan Engine::plan() const {
 Result<void> Engine::SetBudget(const BudgetRequest& budget) {
   const SystemInfo system = ReadSystemInfo();
   const uint64_t resident = ResidentBytes();
-  const std::lock_guard lock(plan_mutex_);
-  return Rebalance(BudgetBytes(budget, {.available_bytes = AvailableBytes(system, resident),
-                                        .default_bytes = DefaultBudget(system, resident),
-                                        .floor_bytes = plan_.floor_bytes,
-                                        .weight_bytes = plan_.weight_bytes}),
-                   0);
+  std::unique_lock lock(plan_mutex_);
+  const uint64_t bytes = BudgetBytes(budget, {.available_bytes = AvailableBytes(system, resident),
+                                              .default_bytes = DefaultBudget(system, resident),
+                                              .floor_bytes = plan_.floor_bytes,
+                                              .weight_bytes = plan_.weight_bytes});
+  if (changes_forms_ && bytes < SpokenFor(0) + LeastForWeights(cache_->map())) {
+    // In other forms they may fit, which must wait for the pass.
+    ++waiting_for_pass_;
+    pass_changed_.wait(lock, [&] { return !pass_runs_; });
+    --waiting_for_pass_;
+    pass_changed_.notify_all();
+  }
+  return Rebalance(bytes, 0);
 }
 
-Result<void> Engine::Rebalance(uint64_t budget_bytes, uint64_t needed_bytes) {
+uint64_t Engine::SpokenFor(uint64_t needed_bytes) const {
   const uint64_t kv_claimed = ledger_.claimed(kKvCache);
   // One sequence must always be possible.
   const uint64_t kv_idle = plan_.kv_bytes - std::min(plan_.kv_bytes, kv_claimed);
   const uint64_t others = ledger_.claimed() - weights_reservation_.bytes();
-  const uint64_t spoken_for = others + std::max(needed_bytes, kv_idle);
-  const uint64_t least =
-      spoken_for + MinimumCapacity(cache_->map(), cache_->policy(), cache_->pinned_tiles());
+  return others + std::max(needed_bytes, kv_idle);
+}
+
+uint64_t Engine::LeastForWeights(const TileMap& map) const {
+  return MinimumCapacity(map, cache_->policy(), cache_->pinned_tiles());
+}
+
+Result<TileMap> Engine::FormsWithin(uint64_t capacity_bytes) const {
+  const std::span<const WeightMatrix> held = cache_->map().matrices();
+  std::vector<WeightMatrix> matrices(held.begin(), held.end());
+  const std::vector<char> pinned = cache_->pinned_tiles();
+  const std::vector<TileUse> unseen(pinned.size());
+  THAW_TRY(ThawWhatFits(matrices, [&](const std::vector<WeightMatrix>& some) -> Result<bool> {
+    THAW_ASSIGN(const TileMap tried, CreateMap(kernels_, some));
+    const auto placed = ChoosePlacement(tried, cache_->policy(), unseen, pinned, capacity_bytes);
+    return placed && placed->shares.HoldsAll();
+  }));
+  return CreateMap(kernels_, std::move(matrices));
+}
+
+Result<void> Engine::GiveToWeights(uint64_t capacity_bytes) {
+  forms_are_due_ = changes_forms_;
+  if (changes_forms_ && !pass_runs_) {
+    THAW_ASSIGN(const TileMap forms, FormsWithin(capacity_bytes));
+    THAW_ASSIGN(const bool has_changed, cache_->SetForms(forms, capacity_bytes));
+    CountForms(cache_->map(), plan_);
+    forms_are_due_ = !has_changed;
+    if (has_changed) return {};
+  }
+  return cache_->SetCapacity(capacity_bytes);
+}
+
+Result<void> Engine::Rebalance(uint64_t budget_bytes, uint64_t needed_bytes) {
+  const uint64_t spoken_for = SpokenFor(needed_bytes);
+  uint64_t least = spoken_for + LeastForWeights(cache_->map());
+  if (changes_forms_ && !pass_runs_ && budget_bytes < least) {
+    THAW_ASSIGN(const TileMap coded, FormsWithin(0));
+    least = spoken_for + LeastForWeights(coded);
+  }
   if (budget_bytes < least) {
     return Fail(ErrorCode::kResourceExhausted,
                 "a budget of {} is too small: {} are held by the program, its activations and its "
@@ -322,7 +374,7 @@ Result<void> Engine::Rebalance(uint64_t budget_bytes, uint64_t needed_bytes) {
                 FormatBytes(budget_bytes), FormatBytes(spoken_for), FormatBytes(least - spoken_for),
                 FormatBytes(least));
   }
-  THAW_TRY(cache_->SetCapacity(budget_bytes - spoken_for));
+  THAW_TRY(GiveToWeights(budget_bytes - spoken_for));
   ledger_.SetLimit(std::max(ledger_.limit(), budget_bytes));
   THAW_TRY(weights_reservation_.Resize(cache_->capacity_bytes()));
   ledger_.SetLimit(budget_bytes);
@@ -347,7 +399,22 @@ Result<Engine::SequenceMemory> Engine::NewSequenceMemory(int64_t positions) {
 void Engine::ReturnToWeights() {
   const std::lock_guard lock(plan_mutex_);
   // What cannot grow stays as it is.
-  if (!plan_.shares.HoldsAll()) (void)Rebalance(plan_.budget_bytes, 0);
+  const bool can_grow = changes_forms_ || !plan_.shares.HoldsAll();
+  if (can_grow) (void)Rebalance(plan_.budget_bytes, 0);
+}
+
+Result<void> Engine::BeginPass() {
+  std::unique_lock lock(plan_mutex_);
+  pass_changed_.wait(lock, [&] { return waiting_for_pass_ == 0; });
+  if (forms_are_due_) THAW_TRY(Rebalance(plan_.budget_bytes, 0));
+  pass_runs_ = true;
+  return {};
+}
+
+void Engine::EndPass() {
+  const std::lock_guard lock(plan_mutex_);
+  pass_runs_ = false;
+  pass_changed_.notify_all();
 }
 
 KvSize Engine::KvSizeOf(int64_t positions) const {
@@ -413,7 +480,10 @@ Result<void> Engine::Extend(KvCache& kv, std::span<const int32_t> tokens, bool o
     logits.resize(static_cast<size_t>(wanting * config().n_vocab));
     {
       const std::lock_guard lock(forward_mutex_);
-      THAW_TRY(model_->Forward(batch, logits, cancel));
+      THAW_TRY(BeginPass());
+      const auto outcome = model_->Forward(batch, logits, cancel);
+      EndPass();
+      THAW_TRY(outcome);
     }
     if (wanting > 0) THAW_TRY(on_rows(logits));
     tokens = tokens.subspan(n);

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -120,8 +121,11 @@ class Engine {
   // As it stands now: after SetBudget the shares of the new budget.
   MemoryPlan plan() const;
 
-  // Changes the budget while anything runs; when it returns, the memory is the system's again.
-  // kResourceExhausted, with nothing changed, below the floor.
+  // Changes the budget while anything runs; when it returns, the memory is the system's again. With
+  // Tier::kAuto frozen weights are then held as engine/tiers.h has it for this budget: from now on,
+  // or from the end of the pass that runs, which it waits for where only that leaves enough memory
+  // (so a pass's own thread must not call it). kResourceExhausted, with nothing changed, below the
+  // floor.
   Result<void> SetBudget(const BudgetRequest& budget);
 
   // An error for a model without a usable tokenizer, which still gives logits. kCorrupt for a
@@ -168,9 +172,22 @@ class Engine {
   // After a sequence gave its memory back.
   void ReturnToWeights();
 
-  // With plan_mutex_ held. The budget, less all that is claimed by others, goes to the weights.
-  // `needed_bytes` more are to be left free.
+  // All of these with plan_mutex_ held.
+  // The budget, less all that is claimed by others, goes to the weights; `needed_bytes` more are to
+  // be left free.
   Result<void> Rebalance(uint64_t budget_bytes, uint64_t needed_bytes);
+  // What is claimed by others, and these bytes or those of a sequence.
+  uint64_t SpokenFor(uint64_t needed_bytes) const;
+  uint64_t LeastForWeights(const TileMap& map) const;
+  // In the forms that are best with this capacity where they may change now, else in those they are
+  // in; then they are due before the next pass.
+  Result<void> GiveToWeights(uint64_t capacity_bytes);
+  // The weights, as many thawed as all fit with; coded where they do not.
+  Result<TileMap> FormsWithin(uint64_t capacity_bytes) const;
+
+  // Around a forward pass, with forward_mutex_ held.
+  Result<void> BeginPass();
+  void EndPass();
 
   // kInvalidArgument for none, too many for the context, or one that is not in the vocabulary.
   Result<void> CheckTokens(std::span<const int32_t> tokens) const;
@@ -188,8 +205,13 @@ class Engine {
   const KernelTable& kernels_;
   ThreadPool pool_;
   Ledger ledger_{0};
-  mutable std::mutex plan_mutex_;  // guards the plan, and changes of the budget
+  mutable std::mutex plan_mutex_;  // guards the plan, changes of the budget, and the next five
   MemoryPlan plan_;
+  std::condition_variable pass_changed_;
+  bool pass_runs_ = false;
+  int waiting_for_pass_ = 0;        // threads that change the budget when it is over
+  bool changes_forms_ = false;      // constant: weights may be thawed or coded, by the budget
+  bool forms_are_due_ = false;      // they are to be chosen anew before the next pass
   const int64_t logits_chunk_;      // positions whose logits are computed at a time
   std::vector<Reservation> fixed_;  // all shares but KV caches and weights
   Reservation weights_reservation_;

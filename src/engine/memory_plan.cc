@@ -79,7 +79,7 @@ MemoryPlan FixedShares(const MemoryPlanInput& in, uint64_t budget, int64_t conte
   plan.logits_chunk = std::clamp(static_cast<int64_t>(budget / kLogitsShare / row), int64_t{1},
                                  std::min(plan.prefill_chunk, kMostLogitsChunk));
   plan.logits_bytes = static_cast<uint64_t>(plan.logits_chunk) * row;
-  const uint64_t mapped = in.map->span_bytes() + plan.kv_bytes + plan.scratch_bytes;
+  const uint64_t mapped = in.map->most_span_bytes() + plan.kv_bytes + plan.scratch_bytes;
   plan.kernel_bytes = kKernelBytes + (in.huge_pages ? 0 : mapped / kKernelShare);
   return plan;
 }
@@ -133,17 +133,23 @@ Result<MemoryPlan> PlaceWeights(const MemoryPlanInput& in, uint64_t budget, uint
               ChoosePlacement(*in.map, *in.policy, unseen, in.pinned, plan.weight_capacity_bytes));
   plan.weight_capacity_bytes = targets.capacity_bytes;
   plan.weight_bytes = in.map->weight_bytes();
-  for (int32_t i = 0; i < in.map->tile_count(); ++i) {
-    const WeightMatrix& matrix = in.map->matrix_of(i);
-    if (matrix.is_coded()) plan.coded_bytes += in.map->tile(i).memory_bytes;
-    if (matrix.is_thawed) plan.thawed_bytes += in.map->tile(i).memory_bytes;
-  }
+  CountForms(*in.map, plan);
   plan.shares = targets.shares;
   plan.slot_bytes = targets.slot_bytes;
   return plan;
 }
 
 }  // namespace
+
+void CountForms(const TileMap& map, MemoryPlan& plan) {
+  plan.coded_bytes = 0;
+  plan.thawed_bytes = 0;
+  for (int32_t i = 0; i < map.tile_count(); ++i) {
+    const WeightMatrix& matrix = map.matrix_of(i);
+    if (matrix.is_coded()) plan.coded_bytes += map.tile(i).memory_bytes;
+    if (matrix.is_thawed) plan.thawed_bytes += map.tile(i).memory_bytes;
+  }
+}
 
 Result<MemoryPlan> MakeMemoryPlan(const MemoryPlanInput& in) {
   const int64_t wanted =

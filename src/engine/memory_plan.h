@@ -74,6 +74,9 @@ struct MemoryPlanInput {
   BudgetRequest budget = {};
 };
 
+// What of the plan the forms of frozen weights decide: coded_bytes and thawed_bytes.
+void CountForms(const TileMap& map, MemoryPlan& plan);
+
 // kResourceExhausted below the floor: states it, and what could be lowered.
 Result<MemoryPlan> MakeMemoryPlan(const MemoryPlanInput& input);
 

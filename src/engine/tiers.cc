@@ -40,11 +40,18 @@ std::vector<WeightForm> FormsOfFrozen(std::span<const WeightMatrix> matrices) {
   return forms;
 }
 
-Result<bool> ThawWhatFits(const MachineRates& rates, std::vector<WeightMatrix>& matrices,
+bool MarkFasterThawed(const MachineRates& rates, std::vector<WeightMatrix>& matrices) {
+  for (WeightMatrix& matrix : matrices) {
+    matrix.changes_form = matrix.is_frozen() && IsFasterThawed(rates, matrix.type);
+  }
+  return std::ranges::any_of(matrices, &WeightMatrix::changes_form);
+}
+
+Result<void> ThawWhatFits(std::vector<WeightMatrix>& matrices,
                           FunctionRef<Result<bool>(const std::vector<WeightMatrix>&)> fits) {
   std::vector<size_t> candidates;
   for (size_t i = 0; i < matrices.size(); ++i) {
-    if (matrices[i].is_frozen() && IsFasterThawed(rates, matrices[i].type)) candidates.push_back(i);
+    if (matrices[i].changes_form) candidates.push_back(i);
   }
   const auto thaw_first = [&](size_t n) {
     for (size_t i = 0; i < candidates.size(); ++i) matrices[candidates[i]].is_thawed = i < n;
@@ -59,7 +66,7 @@ Result<bool> ThawWhatFits(const MachineRates& rates, std::vector<WeightMatrix>& 
     (do_fit ? most : too_many) = n;
   }
   thaw_first(most);
-  return most > 0;
+  return {};
 }
 
 }  // namespace thaw

@@ -39,11 +39,9 @@ constexpr auto kB16 = ElementType::kBF16;
 TEST(Tiers, ThawsAsManyAsFit) {
   for (const int64_t room : {0, 1, 2, 3, 4, 9}) {
     auto matrices = Matrices({kQ8, kQ8, kQ8, kQ8, kQ8});
-    const auto any = ThawWhatFits(Rates(5, 5), matrices, [&](const auto& some) -> Result<bool> {
-      return CountThawed(some) <= room;
-    });
-    ASSERT_TRUE(any);
-    EXPECT_EQ(*any, room > 0);
+    EXPECT_TRUE(MarkFasterThawed(Rates(5, 5), matrices));
+    ASSERT_TRUE(ThawWhatFits(
+        matrices, [&](const auto& some) -> Result<bool> { return CountThawed(some) <= room; }));
     EXPECT_EQ(CountThawed(matrices), std::min<int64_t>(room, 4));
     EXPECT_FALSE(matrices[0].is_thawed);
   }
@@ -51,13 +49,23 @@ TEST(Tiers, ThawsAsManyAsFit) {
 
 TEST(Tiers, LeavesCodedWhatIsNoFasterThawed) {
   auto matrices = Matrices({kQ8, kQ8, kB16, kQ8, kB16});
-  const auto any =
-      ThawWhatFits(Rates(5, 9.9), matrices, [](const auto&) -> Result<bool> { return true; });
-  ASSERT_TRUE(any);
-  EXPECT_TRUE(*any);
+  EXPECT_TRUE(MarkFasterThawed(Rates(5, 9.9), matrices));
+  ASSERT_TRUE(ThawWhatFits(matrices, [](const auto&) -> Result<bool> { return true; }));
   EXPECT_TRUE(matrices[1].is_thawed);
   EXPECT_FALSE(matrices[2].is_thawed);
   EXPECT_TRUE(matrices[3].is_thawed);
+  EXPECT_FALSE(MarkFasterThawed(Rates(9.9, 9.9), matrices));
+}
+
+TEST(Tiers, HoldsCodedAgainWhatNoLongerFits) {
+  auto matrices = Matrices({kQ8, kQ8, kQ8, kQ8});
+  EXPECT_TRUE(MarkFasterThawed(Rates(5, 5), matrices));
+  for (const int64_t room : {3, 1, 0, 2}) {
+    ASSERT_TRUE(ThawWhatFits(
+        matrices, [&](const auto& some) -> Result<bool> { return CountThawed(some) <= room; }));
+    EXPECT_EQ(CountThawed(matrices), room);
+    EXPECT_EQ(matrices[1].is_thawed, room > 0) << "the first to be visited comes first";
+  }
 }
 
 TEST(Tiers, AsksForTheRatesOfTheKindsThatAreThere) {

@@ -225,7 +225,7 @@ int64_t ExpertPairs(const ModelConfig& config, int64_t max_batch) {
 int64_t ProductScratchBytes(const ModelConfig& config, const TileMap& map) {
   int64_t bytes = MatMulScratchBytes(MaxColumns(config));
   for (const WeightMatrix& matrix : map.matrices()) {
-    if (!matrix.is_coded()) continue;
+    if (!matrix.may_be_coded()) continue;
     bytes = std::max(bytes, CodedScratchBytes(matrix.frozen->kind, matrix.cols));
   }
   return bytes;

@@ -117,6 +117,10 @@ uint64_t FullCapacity(const TileMap& map, const Policy& policy) {
   return RoundUp(policy.placement() == Placement::kPinnedOnly ? slots : map.span_bytes());
 }
 
+uint64_t AddressBytes(const TileMap& map) {
+  return RoundUp(static_cast<uint64_t>(map.tile_count()) * map.most_tile_span_bytes());
+}
+
 uint64_t MinimumCapacity(const TileMap& map, const Policy& policy,
                          const std::vector<char>& pinned) {
   const uint64_t everything = RoundUp(map.span_bytes());

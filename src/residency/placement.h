@@ -57,6 +57,9 @@ uint64_t MinimumCapacity(const TileMap& map, const Policy& policy, const std::ve
 // The least capacity at which every tile has a place, or would stay in a slot.
 uint64_t FullCapacity(const TileMap& map, const Policy& policy);
 
+// Addresses that hold every arrangement, at any capacity, by any policy and in any forms.
+uint64_t AddressBytes(const TileMap& map);
+
 // The tiles of all matrices whose name matches one of `patterns`, in which `*` stands for any
 // characters. kInvalidArgument for a pattern that matches nothing.
 Result<std::vector<char>> MatchTiles(const TileMap& map, std::span<const std::string> patterns);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "codec/tile_decoder.h"
 #include "io/read_queue.h"
 #include "tensor/packed_rows.h"
@@ -65,7 +66,7 @@ int64_t ThawScratchBytes(const WeightMatrix& matrix) {
       largest = std::max(largest, tile.bytes);
     }
     return ThawedGroupBytes(matrix.frozen->kind, matrix.cols) +
-           (matrix.is_thawed ? static_cast<int64_t>(largest) : 0);
+           (matrix.may_be_thawed() ? static_cast<int64_t>(largest) : 0);
   }
   return matrix.is_packed ? PackScratchBytes(matrix.type, matrix.cols) : 0;
 }
@@ -89,6 +90,11 @@ void PlaceTile(const WeightMatrix& matrix, size_t tile, int64_t row, Tile& place
   } else {
     placed.offset = matrix.offset + static_cast<uint64_t>(row) * row_bytes;
   }
+}
+
+// A matrix's rows of a tile in memory.
+uint64_t MemoryBytes(const WeightMatrix& matrix, const Tile& tile, bool is_coded) {
+  return is_coded ? tile.bytes : static_cast<uint64_t>(tile.row_count * matrix.row_bytes());
 }
 
 }  // namespace
@@ -131,9 +137,7 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
       const uint64_t alignment = ReadAlignment(*tile.file);
       map.alignment_ = std::max(map.alignment_, alignment);
       tile.lead_bytes = tile.offset % alignment;
-      tile.memory_bytes = matrix.is_coded()
-                              ? tile.bytes
-                              : static_cast<uint64_t>(tile.row_count * matrix.row_bytes());
+      tile.memory_bytes = MemoryBytes(matrix, tile, matrix.is_coded());
       tile.span_bytes = std::max(ReadSpan(tile.offset, tile.bytes, alignment), tile.memory_bytes);
       map.weight_bytes_ += tile.bytes;
       map.tiles_.push_back(tile);
@@ -146,12 +150,45 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
     map.layer_starts_.push_back(same_layer ? map.layer_starts_.back() : i);
     map.visited_bytes_ += map.visited_bytes(i);
   }
+  const auto align = [&](uint64_t bytes) {
+    return (bytes + map.alignment_ - 1) / map.alignment_ * map.alignment_;
+  };
   for (Tile& tile : map.tiles_) {
-    tile.span_bytes = (tile.span_bytes + map.alignment_ - 1) / map.alignment_ * map.alignment_;
-    map.span_bytes_ += tile.span_bytes;
-    map.largest_span_bytes_ = std::max(map.largest_span_bytes_, tile.span_bytes);
+    const WeightMatrix& matrix = map.matrix(tile.matrix);
+    const uint64_t most =
+        std::max(tile.span_bytes, MemoryBytes(matrix, tile, /*is_coded=*/!matrix.may_be_thawed()));
+    tile.span_bytes = align(tile.span_bytes);
+    map.most_span_bytes_ += align(most);
+    map.most_tile_span_bytes_ = std::max(map.most_tile_span_bytes_, align(most));
   }
+  map.SumSpans();
   return map;
+}
+
+void TileMap::SumSpans() {
+  span_bytes_ = 0;
+  largest_span_bytes_ = 0;
+  for (const Tile& tile : tiles_) {
+    span_bytes_ += tile.span_bytes;
+    largest_span_bytes_ = std::max(largest_span_bytes_, tile.span_bytes);
+  }
+}
+
+void TileMap::TakeForms(const TileMap& other) {
+  THAW_CHECK(other.matrices_.size() == matrices_.size() && other.tile_count() == tile_count());
+  for (size_t i = 0; i < matrices_.size(); ++i) {
+    WeightMatrix& matrix = matrices_[i];
+    if (matrix.IsHeldAs(other.matrices_[i])) continue;
+    THAW_CHECK(matrix.changes_form);
+    matrix.is_thawed = other.matrices_[i].is_thawed;
+    matrix.is_packed = other.matrices_[i].is_packed;
+    for (int32_t tile = ranges_[i].first; tile < ranges_[i].first + ranges_[i].count; ++tile) {
+      const Tile& from = other.tile(tile);
+      tiles_[static_cast<size_t>(tile)].memory_bytes = from.memory_bytes;
+      tiles_[static_cast<size_t>(tile)].span_bytes = from.span_bytes;
+    }
+  }
+  SumSpans();
 }
 
 TileMap::Range TileMap::tiles_of(int32_t matrix_index, int64_t expert) const {

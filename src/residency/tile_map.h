@@ -2,8 +2,8 @@
 //
 // A tile is a run of whole rows of one matrix: the unit of reading, thawing, pinning and eviction.
 // Tiles stand in the order in which a forward pass visits them, which is what makes prefetching
-// exact. The map is made once at load and never changes; it holds no weights. Thread safe, being
-// const.
+// exact. The map is made once at load and holds no weights; nothing of it changes but in which form
+// frozen matrices lie in memory (TakeForms). Thread safe while it is const.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +59,9 @@ struct WeightMatrix {
   // Its frozen tiles are thawed when they are read, to rows of `type` in memory; else they stay
   // coded there.
   bool is_thawed = false;
+  // Frozen: whether it is thawed may change while the map is in use. Sizes that are fixed by then
+  // are those of the form that takes more.
+  bool changes_form = false;
 
   MatrixUse use = MatrixUse::kMultiplied;
 
@@ -80,6 +83,12 @@ struct WeightMatrix {
   bool is_frozen() const { return frozen != nullptr; }
   // Its tiles are coded in memory.
   bool is_coded() const { return is_frozen() && !is_thawed; }
+  // Its tiles are coded in memory or thawed there, at some time.
+  bool may_be_coded() const { return is_frozen() && (!is_thawed || changes_form); }
+  bool may_be_thawed() const { return is_thawed || changes_form; }
+  bool IsHeldAs(const WeightMatrix& other) const {
+    return is_thawed == other.is_thawed && is_packed == other.is_packed;
+  }
   bool is_chosen() const { return n_experts > 0; }
   int64_t rows_of_expert() const { return is_chosen() ? rows / n_experts : rows; }
   // Tiles begin anew at each multiple of it: at each expert, and at each matrix of a frozen tensor.
@@ -163,14 +172,25 @@ class TileMap {
   uint64_t span_bytes() const { return span_bytes_; }
   uint64_t largest_span_bytes() const { return largest_span_bytes_; }
 
-  // Scratch that packing any of the tiles, or looking through or thawing a frozen one, takes; 0
-  // where there is none of these.
+  // The same with every tile in that of its forms that takes the most.
+  uint64_t most_span_bytes() const { return most_span_bytes_; }
+  uint64_t most_tile_span_bytes() const { return most_tile_span_bytes_; }
+
+  // Holds matrices that change their form in those that `other` has them in, a map of the same
+  // tiles. Costs a look at each tile; what changes is is_thawed and is_packed of the matrices,
+  // sizes in memory of their tiles and the sums of those.
+  void TakeForms(const TileMap& other);
+
+  // Scratch that packing any of the tiles, or looking through or thawing a frozen one, takes in any
+  // of its forms; 0 where there is none of these.
   uint64_t thaw_scratch_bytes() const { return thaw_scratch_bytes_; }
 
   // Of every slot: the strictest that any of the files asks for.
   uint64_t alignment() const { return alignment_; }
 
  private:
+  void SumSpans();
+
   std::vector<WeightMatrix> matrices_;
   std::vector<Tile> tiles_;
   std::vector<Range> ranges_;
@@ -179,6 +199,8 @@ class TileMap {
   double visited_bytes_ = 0;
   uint64_t span_bytes_ = 0;
   uint64_t largest_span_bytes_ = 0;
+  uint64_t most_span_bytes_ = 0;
+  uint64_t most_tile_span_bytes_ = 0;
   uint64_t thaw_scratch_bytes_ = 0;
   uint64_t alignment_ = 64;
   bool has_experts_ = false;

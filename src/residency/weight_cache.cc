@@ -45,10 +45,8 @@ Result<std::unique_ptr<WeightCache>> WeightCache::Create(TileMap map,
   const std::vector<TileUse> unseen(pinned.size());
   THAW_ASSIGN(PlacementTargets targets,
               ChoosePlacement(map, *options.policy, unseen, pinned, options.capacity_bytes));
-  // Addresses for every arrangement that a later capacity may ask for; they cost nothing.
-  const uint64_t most =
-      std::max(FullCapacity(map, *options.policy), FullCapacity(map, LruPolicy()));
-  THAW_ASSIGN(MemoryRegion memory, MemoryRegion::Reserve(most, "the weights"));
+  // For every arrangement that a later capacity or other forms may ask for; they cost nothing.
+  THAW_ASSIGN(MemoryRegion memory, MemoryRegion::Reserve(AddressBytes(map), "the weights"));
   std::unique_ptr<WeightCache> cache(
       new WeightCache(std::move(map), options, std::move(memory), std::move(pinned)));
   const uint64_t scratch_bytes = cache->map_.thaw_scratch_bytes();

@@ -8,7 +8,7 @@
 //   absent --+--(reader: tile is next in the pass)--> loading --(read done)--> fresh
 //      ^     +--(Pin: nobody reads it yet)----------> loading --(read done)--+   |
 //      |                                                                     v   v (Pin)
-//      +----(last pin gone: slot let go, place taken away; or evicted)---- resident
+//      +----(last pin gone: slot let go, place taken away; evicted; SetForms) resident
 //
 // `loading` belongs to the thread that reads; others wait for it. `fresh` is resident, read for a
 // visit to come: it gives way only to what is needed sooner. Which tiles have a place of their own
@@ -133,6 +133,7 @@ class WeightCache {
   // readers at their most, and one of those that pin.
   static int MostThawers(int io_threads);
 
+  // SetForms changes the forms of matrices in it.
   const TileMap& map() const { return map_; }
   const Policy& policy() const { return policy_; }
 
@@ -209,6 +210,12 @@ class WeightCache {
   // Changes the capacity; when it returns, what is unpinned obeys it and the memory is the system's
   // again; what is pinned follows with its last pin. Errors as Create, with nothing changed.
   Result<void> SetCapacity(uint64_t bytes);
+
+  // Holds matrices in the forms that `forms` has them in, a map of the same tiles, within a new
+  // capacity. Tiles in another form leave and are read again when they are visited. False, with
+  // nothing changed, while a handle holds one of them. Not while a pass or another SetForms runs;
+  // waits for reads of tiles that change. Errors as Create, with nothing changed.
+  Result<bool> SetForms(const TileMap& forms, uint64_t capacity_bytes);
 
   // Gives places by what was observed: weights that most passes before the present one visited
   // come first. (Of the present one, a part is yet to come.)
@@ -291,6 +298,9 @@ class WeightCache {
 
   // weight_cache_arrangement.cc; all with mutex_ held.
   Result<void> Replan(uint64_t capacity_bytes);
+  std::vector<int32_t> TilesInOtherForms(const TileMap& forms) const;
+  bool MakeAbsent(std::span<const int32_t> tiles, std::unique_lock<std::mutex>& lock);
+  void RearrangeIfChanged(PlacementTargets targets);
   void Rearrange(PlacementTargets targets);
   void FillMemory();
   bool AllocateMissing();
@@ -347,7 +357,7 @@ class WeightCache {
   const TileState& state(int32_t tile) const { return tiles_[static_cast<size_t>(tile)]; }
 
   const uint64_t instance_id_;
-  const TileMap map_;
+  TileMap map_;  // the form of a tile changes with mutex_ held, while it is absent
   const Policy& policy_;
   const WeightCacheOptions options_;
   MemoryRegion memory_;
@@ -380,7 +390,8 @@ class WeightCache {
   size_t idle_readers_ = 0;     // that found nothing to read since then
   uint64_t visit_count_ = 0;    // of tiles in slots
   bool memory_came_free_ = false;
-  bool lacks_memory_ = false;  // holes between pinned extents are too small for what is planned
+  bool lacks_memory_ = false;   // holes between pinned extents are too small for what is planned
+  bool readers_pause_ = false;  // for MakeAbsent
   bool stop_ = false;
 
   // Memory for packing, one buffer for each thread that may do so at a time; others wait.

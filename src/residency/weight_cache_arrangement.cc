@@ -25,14 +25,73 @@ Result<void> WeightCache::Optimize() {
   return Replan(targets_.capacity_bytes);
 }
 
+Result<bool> WeightCache::SetForms(const TileMap& forms, uint64_t capacity_bytes) {
+  THAW_CHECK(forms.thaw_scratch_bytes() <= map_.thaw_scratch_bytes() &&
+             forms.most_tile_span_bytes() <= map_.most_tile_span_bytes());
+  std::unique_lock lock(mutex_);
+  const auto choose = [&] {
+    return ChoosePlacement(forms, policy_, Uses(), pinned_, capacity_bytes);
+  };
+  THAW_TRY(choose());
+  const std::vector<int32_t> changing = TilesInOtherForms(forms);
+  if (!MakeAbsent(changing, lock)) return false;
+  THAW_ASSIGN(PlacementTargets targets, choose());  // others may have been pinned meanwhile
+  for (const int32_t tile : changing) {
+    if (HasPlace(tile)) LoseMemory(tile);
+    state(tile).has_checksum = false;
+  }
+  map_.TakeForms(forms);
+  if (changing.empty()) {
+    RearrangeIfChanged(std::move(targets));
+  } else {
+    Rearrange(std::move(targets));
+  }
+  return true;
+}
+
+std::vector<int32_t> WeightCache::TilesInOtherForms(const TileMap& forms) const {
+  std::vector<int32_t> tiles;
+  for (int32_t tile = 0; tile < map_.tile_count(); ++tile) {
+    if (!map_.matrix_of(tile).IsHeldAs(forms.matrix_of(tile))) tiles.push_back(tile);
+  }
+  return tiles;
+}
+
+// Drops these tiles, those that are being read once that is over. False when one is pinned.
+bool WeightCache::MakeAbsent(std::span<const int32_t> tiles, std::unique_lock<std::mutex>& lock) {
+  const auto is_pinned = [&](int32_t tile) {
+    const uint32_t word = state(tile).word.load(std::memory_order_acquire);
+    return (word & kResident) != 0 && (word & kPinMask) != 0;
+  };
+  const auto is_loading = [&](int32_t tile) { return state(tile).loading; };
+  bool any_pinned = false;
+  readers_pause_ = true;
+  while (true) {
+    any_pinned = std::ranges::any_of(tiles, is_pinned);
+    if (any_pinned) break;
+    for (const int32_t tile : tiles) DropIfUnpinned(tile);
+    any_pinned = std::ranges::any_of(tiles, is_pinned);  // in this moment
+    if (any_pinned || std::ranges::none_of(tiles, is_loading)) break;
+    WaitUntilSomethingSettles(lock);
+  }
+  readers_pause_ = false;
+  UseFreedMemory();
+  WakeReaders();
+  return !any_pinned;
+}
+
 Result<void> WeightCache::Replan(uint64_t capacity_bytes) {
   THAW_ASSIGN(PlacementTargets targets,
               ChoosePlacement(map_, policy_, Uses(), pinned_, capacity_bytes));
-  // Where nothing moves, what is in the slots stays there.
+  RearrangeIfChanged(std::move(targets));
+  return {};
+}
+
+// Where nothing moves, what is in the slots stays there.
+void WeightCache::RearrangeIfChanged(PlacementTargets targets) {
   const bool is_same = targets.capacity_bytes == targets_.capacity_bytes &&
                        targets.slots == targets_.slots && targets.placed == targets_.placed;
   if (!is_same || lacks_memory_) Rearrange(std::move(targets));
-  return {};
 }
 
 Result<ResidencyReport> WeightCache::PinMatrices(std::span<const int32_t> matrices) {

@@ -128,7 +128,7 @@ Result<void> WeightCache::ReadIfAbsent(int32_t tile, ResidencyReport& report,
 Result<ResidencyReport> WeightCache::Verify(
     FunctionRef<bool(uint64_t done, uint64_t total)> on_progress) {
   for (const File* file : files_) THAW_TRY(file->CheckUnchanged());
-  THAW_ASSIGN(AlignedBuffer copy, AlignedBuffer::Allocate(map_.largest_span_bytes(),
+  THAW_ASSIGN(AlignedBuffer copy, AlignedBuffer::Allocate(map_.most_tile_span_bytes(),
                                                           "verifying weights", map_.alignment()));
   ResidencyReport report;
   const uint64_t total = Statistics().resident_bytes;

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <random>
+#include <thread>
 #include <vector>
 
 #include "codec/codec_test_support.h"
@@ -69,6 +71,7 @@ class FrozenModel {
                           .layer = static_cast<int32_t>(i),
                           .frozen = frozen_[i],
                           .is_thawed = forms[i] != Form::kCoded,
+                          .changes_form = true,
                           .use = MatrixUse::kBoth,
                           .is_packed = forms[i] == Form::kThawedAndPacked});
     }
@@ -197,6 +200,157 @@ TEST(FrozenTiles, ThatHoldNoNumberAreRefusedInEveryForm) {
                       HasSubstr("it holds a weight that is infinite or NaN")));
     EXPECT_TRUE(cache->Pin(1));
   }
+}
+
+// What resident tiles take, coded or thawed.
+uint64_t HeldBytes(const WeightCache& cache) {
+  uint64_t bytes = 0;
+  for (int32_t tile = 0; tile < cache.map().tile_count(); ++tile) {
+    if (cache.IsResident(tile)) bytes += cache.map().tile(tile).memory_bytes;
+  }
+  return bytes;
+}
+
+// Visits every tile once and compares it; what is held never exceeds the capacity.
+void RunPass(WeightCache& cache, const FrozenModel& model, const std::vector<Form>& forms) {
+  ASSERT_TRUE(cache.BeginPass(cache.map().tile_count()));
+  for (int32_t tile = 0; tile < cache.map().tile_count(); ++tile) {
+    const auto pinned = cache.Pin(tile);
+    ASSERT_TRUE(pinned) << pinned.error().message;
+    EXPECT_TRUE(
+        IsExpected(model, tile, forms[static_cast<size_t>(tile / kTilesOfMatrix)], pinned->data()))
+        << tile;
+    EXPECT_LE(HeldBytes(cache), cache.capacity_bytes());
+  }
+}
+
+// 6 MiB thawed, less than half of it coded.
+const std::vector<FrozenKind> kManyKinds = [] {
+  std::vector<FrozenKind> kinds(16, FrozenKind::kEcq);
+  for (size_t i = 0; i < kinds.size(); i += 4) kinds[i] = FrozenKind::kBf16;
+  return kinds;
+}();
+
+class EachPolicysForms : public ::testing::TestWithParam<const Policy*> {};
+
+INSTANTIATE_TEST_SUITE_P(Policies, EachPolicysForms, ::testing::ValuesIn(AllPolicies()),
+                         [](const auto& policy) {
+                           std::string name(policy.param->name());
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+TEST_P(EachPolicysForms, ChangeBetweenPassesWithinEveryCapacity) {
+  const Watchdog watchdog;
+  const FrozenModel model(kManyKinds);
+  std::vector<Form> forms(kManyKinds.size(), Form::kThawed);
+  const uint64_t full = FullCapacity(model.Map(forms), *GetParam());
+  const auto cache = CacheOf(model.Map(forms), {.capacity_bytes = full, .policy = GetParam()});
+  RunPass(*cache, model, forms);
+  std::mt19937 random(1);
+  for (int step = 0; step < 12; ++step) {
+    for (Form& form : forms) form = kForms[random() % 3 < 1 ? 0 : 1 + step % 2];
+    const TileMap map = model.Map(forms);
+    const std::vector<char> none(static_cast<size_t>(map.tile_count()), 0);
+    const uint64_t least = MinimumCapacity(map, *GetParam(), none);
+    const uint64_t capacity = step % 3 == 0 ? least : least + random() % (full - least + 1);
+    const auto changed = cache->SetForms(map, capacity);
+    ASSERT_TRUE(changed) << changed.error().message;
+    EXPECT_TRUE(*changed);
+    EXPECT_LE(cache->capacity_bytes(), capacity);
+    EXPECT_LE(HeldBytes(*cache), capacity);
+    EXPECT_EQ(cache->map().span_bytes(), map.span_bytes());
+    RunPass(*cache, model, forms);
+    EXPECT_TRUE(cache->Verify(kKeepGoing));
+    const CacheStatistics s = cache->Statistics();
+    EXPECT_EQ(s.hits + s.misses, static_cast<uint64_t>((step + 2) * map.tile_count()));
+    EXPECT_EQ(s.pinned_bytes, 0);
+  }
+}
+
+TEST(FrozenForms, LeaveAloneWhatKeepsItsForm) {
+  const FrozenModel model(kManyKinds);
+  std::vector<Form> forms(kManyKinds.size(), Form::kCoded);
+  const auto cache = CacheOf(model.Map(forms));
+  RunPass(*cache, model, forms);
+  forms[3] = Form::kThawed;
+  const uint64_t unlimited = WeightCacheOptions::kUnlimited;
+  ASSERT_TRUE(*cache->SetForms(model.Map(forms), unlimited));
+  const CountedSince counted(*cache);
+  RunPass(*cache, model, forms);
+  EXPECT_EQ(counted.misses(), kTilesOfMatrix);
+  EXPECT_EQ(cache->Statistics().resident_bytes, cache->map().weight_bytes());
+  ASSERT_TRUE(*cache->SetForms(model.Map(forms), unlimited));
+  RunPass(*cache, model, forms);
+  EXPECT_EQ(counted.misses(), kTilesOfMatrix) << "nothing changed";
+}
+
+TEST(FrozenForms, StayWhileAHandleHoldsOneOfThem) {
+  const FrozenModel model(kBothKinds);
+  const auto cache = CacheOf(model.Map(Form::kCoded), {.prefetch_ahead = 0});
+  auto pinned = cache->Pin(1);
+  ASSERT_TRUE(pinned);
+  const TileMap thawed = model.Map(Form::kThawed);
+  const auto changed = cache->SetForms(thawed, WeightCacheOptions::kUnlimited);
+  ASSERT_TRUE(changed);
+  EXPECT_FALSE(*changed);
+  EXPECT_TRUE(IsExpected(model, 1, Form::kCoded, pinned->data()));
+  pinned = PinnedTile();
+  EXPECT_TRUE(*cache->SetForms(thawed, WeightCacheOptions::kUnlimited));
+  pinned = cache->Pin(1);
+  ASSERT_TRUE(pinned);
+  EXPECT_TRUE(IsExpected(model, 1, Form::kThawed, pinned->data()));
+}
+
+TEST(FrozenForms, ChangeNothingWhereTheCapacityIsTooSmall) {
+  const FrozenModel model(kManyKinds);
+  const std::vector<Form> coded(kManyKinds.size(), Form::kCoded);
+  const auto cache = CacheOf(model.Map(coded));
+  RunPass(*cache, model, coded);
+  const CacheStatistics before = cache->Statistics();
+  EXPECT_FALSE(cache->SetForms(model.Map(Form::kThawed), 4096));
+  EXPECT_EQ(cache->Statistics().resident_bytes, before.resident_bytes);
+  EXPECT_EQ(cache->capacity_bytes(), before.capacity_bytes);
+  RunPass(*cache, model, coded);
+}
+
+// Others look at tiles, count and preload while forms change between the passes of this thread.
+TEST(FrozenForms, ChangeWhileOthersLook) {
+  const Watchdog watchdog;
+  const FrozenModel model(kManyKinds);
+  std::vector<Form> forms(kManyKinds.size(), Form::kCoded);
+  const auto cache = CacheOf(model.Map(forms));
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> others;
+  others.emplace_back([&] {
+    while (!stop) EXPECT_TRUE(cache->Verify(kKeepGoing));
+  });
+  others.emplace_back([&] {
+    while (!stop) EXPECT_TRUE(cache->Preload(kKeepGoing));
+  });
+  others.emplace_back([&] {
+    for (int64_t row = 0; !stop; row = (row + 37) % kTileRows) {
+      EXPECT_EQ(RowOf(*cache, 1, row).size(),
+                static_cast<size_t>(RowBytes(ElementType::kQ8_0, kCols)));
+      EXPECT_LE(cache->Statistics().resident_bytes, cache->map().weight_bytes());
+    }
+  });
+  int changes = 0;
+  std::mt19937 random(1);
+  for (int step = 0; step < 40; ++step) {
+    std::vector<Form> wanted = forms;
+    for (Form& form : wanted) form = kForms[random() % 2];
+    const auto changed = cache->SetForms(model.Map(wanted), WeightCacheOptions::kUnlimited);
+    ASSERT_TRUE(changed) << changed.error().message;
+    if (*changed) {
+      forms = wanted;
+      ++changes;
+    }
+    RunPass(*cache, model, forms);
+  }
+  stop = true;
+  for (std::thread& other : others) other.join();
+  EXPECT_GT(changes, 0);
 }
 
 }  // namespace

@@ -153,6 +153,7 @@ std::optional<int32_t> WeightCache::NextExpected() {
 
 // The tile that a reader should read now; its memory is taken and it is loading.
 std::optional<int32_t> WeightCache::NextToRead() {
+  if (readers_pause_) return std::nullopt;
   if (const std::optional<int32_t> tile = NextExpected()) {
     if (!TakeMemory(*tile, DistanceOf(*tile))) return NextWithPlace();
     state(*tile).loading = true;
