@@ -16,7 +16,8 @@ WorkTimes AStep(const Profile& profile) {
           .attention = all.attention / n,
           .stall = all.stall / n,
           .read = all.read / n,
-          .thaw = all.thaw / n};
+          .thaw = all.thaw / n,
+          .coded_products = all.coded_products / n};
 }
 
 void AddSeconds(const WorkTimes& times, Json& json) {
@@ -27,6 +28,7 @@ void AddSeconds(const WorkTimes& times, Json& json) {
   json["stall_s"] = times.stall;
   json["read_s"] = times.read;
   json["thaw_s"] = times.thaw;
+  json["coded_product_s"] = times.coded_products;
 }
 
 }  // namespace
@@ -42,7 +44,8 @@ WorkTimes ProfileRecorder::Now() const {
           .attention = passes.attention,
           .stall = cache.stall_seconds,
           .read = cache.read_seconds,
-          .thaw = cache.thaw_seconds};
+          .thaw = cache.thaw_seconds,
+          .coded_products = passes.coded_products};
 }
 
 void ProfileRecorder::AddTo(WorkTimes& sum) {
@@ -53,6 +56,7 @@ void ProfileRecorder::AddTo(WorkTimes& sum) {
   sum.stall += now.stall - last_.stall;
   sum.read += now.read - last_.read;
   sum.thaw += now.thaw - last_.thaw;
+  sum.coded_products += now.coded_products - last_.coded_products;
   last_ = now;
 }
 
@@ -82,6 +86,7 @@ std::string ProfileTable(const Profile& profile) {
   row("stalled", prompt.stall, step.stall);
   row("reading", prompt.read, step.read);
   row("thawing", prompt.thaw, step.thaw);
+  row("coded products", prompt.coded_products, step.coded_products);
   return table;
 }
 

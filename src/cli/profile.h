@@ -15,7 +15,8 @@
 namespace thaw::cli {
 
 // Seconds. matmul, attention and the rest add up to the total; reading and thawing go on beside
-// them on threads of their own, and stalls, summed over threads, are part of matmul.
+// them on threads of their own. Stalls and products of coded weights, summed over threads, are part
+// of matmul.
 struct WorkTimes {
   double total = 0;
   double matmul = 0;
@@ -23,6 +24,7 @@ struct WorkTimes {
   double stall = 0;
   double read = 0;
   double thaw = 0;
+  double coded_products = 0;
 
   double rest() const { return total - matmul - attention; }
 };

@@ -9,10 +9,12 @@ namespace {
 using testing::HasSubstr;
 
 Profile Example() {
-  return {.prompts = {.total = 1, .matmul = 0.5, .attention = 0.25, .stall = 0.125},
-          .prompt_tokens = 12,
-          .steps = {.total = 4, .matmul = 2, .attention = 1, .read = 8, .thaw = 0.5},
-          .step_count = 4};
+  return {
+      .prompts = {.total = 1, .matmul = 0.5, .attention = 0.25, .stall = 0.125},
+      .prompt_tokens = 12,
+      .steps =
+          {.total = 4, .matmul = 2, .attention = 1, .read = 8, .thaw = 0.5, .coded_products = 1},
+      .step_count = 4};
 }
 
 TEST(ProfileJson, TellsThePromptAsAWholeAndTheDecodeByTheStep) {
@@ -24,7 +26,8 @@ TEST(ProfileJson, TellsThePromptAsAWholeAndTheDecodeByTheStep) {
                                   {"rest_s", 0.25},
                                   {"stall_s", 0.125},
                                   {"read_s", 0.0},
-                                  {"thaw_s", 0.0}}));
+                                  {"thaw_s", 0.0},
+                                  {"coded_product_s", 0.0}}));
   EXPECT_EQ(json["decode_step"], (Json{{"count", 4},
                                        {"total_s", 1.0},
                                        {"matmul_s", 0.5},
@@ -32,7 +35,8 @@ TEST(ProfileJson, TellsThePromptAsAWholeAndTheDecodeByTheStep) {
                                        {"rest_s", 0.25},
                                        {"stall_s", 0.0},
                                        {"read_s", 2.0},
-                                       {"thaw_s", 0.125}}));
+                                       {"thaw_s", 0.125},
+                                       {"coded_product_s", 0.25}}));
 }
 
 TEST(ProfileJson, HasNumbersWithoutAStep) {
@@ -44,6 +48,7 @@ TEST(ProfileTable, HasAColumnForThePromptAndOneForAToken) {
   EXPECT_THAT(table, HasSubstr("profile               prompt       a token\n"));
   EXPECT_THAT(table, HasSubstr("\n  matmul           500.00 ms     500.00 ms\n"));
   EXPECT_THAT(table, HasSubstr("\nreading              0.00 ms    2000.00 ms\n"));
+  EXPECT_THAT(table, HasSubstr("\ncoded products       0.00 ms     250.00 ms\n"));
 }
 
 }  // namespace

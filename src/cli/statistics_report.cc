@@ -39,7 +39,8 @@ std::string Rate(double tokens_per_second) {
   return tokens_per_second > 0 ? fmt::format(" {:.4g} tok/s", tokens_per_second) : "";
 }
 
-Json CacheJson(const CacheStatistics& cache, const GenerationStatistics& generation) {
+Json CacheJson(const RunReport& report) {
+  const CacheStatistics& cache = report.cache;
   return {{"instance_id", cache.instance_id},
           {"policy", cache.policy},
           {"reader", cache.reader},
@@ -56,10 +57,11 @@ Json CacheJson(const CacheStatistics& cache, const GenerationStatistics& generat
           {"row_bytes_read", cache.rows.bytes_read},
           {"disk_bytes", cache.disk_bytes},
           {"page_cache_bytes", cache.page_cache_bytes},
-          {"bytes_read_per_token", BytesReadPerToken(generation)},
+          {"bytes_read_per_token", BytesReadPerToken(report.generation)},
           {"read_s", cache.read_seconds},
           {"stall_s", cache.stall_seconds},
           {"thaw_s", cache.thaw_seconds},
+          {"coded_product_s", report.coded_product_seconds},
           {"time_saved_s", cache.time_saved_seconds()},
           {"capacity_bytes", cache.capacity_bytes},
           {"slot_bytes", cache.slot_bytes},
@@ -136,6 +138,9 @@ void AddCacheRows(const RunReport& report, Table& table) {
                         FormatBytes(c.bytes_read), c.read_seconds,
                         FormatBytes(static_cast<uint64_t>(BytesReadPerToken(report.generation))),
                         c.stall_seconds, c.time_saved_seconds()));
+  table.Row("thawing", fmt::format("{:.3f} s for what was read, {:.3f} s in products of coded "
+                                   "weights",
+                                   c.thaw_seconds, report.coded_product_seconds));
   table.Row(
       "read from",
       fmt::format("disk {}, page cache {}, by {}{}", FormatBytes(c.disk_bytes),
@@ -221,7 +226,7 @@ Json StatisticsJson(const RunReport& report) {
           {"decode_tok_per_s", g.DecodeTokensPerSecond()},
           {"decode_ms", {{"p50", steps.p50_ms}, {"p99", steps.p99_ms}, {"cv", steps.cv}}},
           {"ttft_s", g.ttft_seconds},
-          {"cache", CacheJson(report.cache, g)},
+          {"cache", CacheJson(report)},
           {"hottest", HottestJson(report.hottest)}};
 }
 
@@ -230,6 +235,7 @@ void DescribeEngine(const Engine& engine, RunReport& report) {
   report.threads = engine.options().threads;
   report.plan = engine.plan();
   report.cache = engine.cache_statistics();
+  report.coded_product_seconds = engine.pass_times().coded_products;
   report.reader_note = engine.weights().reader_note();
   report.hottest = Hottest(engine.weights().PerMatrix());
   report.peak_resident_bytes = PeakResidentBytes();

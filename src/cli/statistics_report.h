@@ -29,6 +29,7 @@ struct RunReport {
   GenerationStatistics generation;  // of all answers together
   Profile profile;                  // of the same answers
   CacheStatistics cache;
+  double coded_product_seconds = 0;       // PassTimes::coded_products
   std::string reader_note;                // why reading goes another way than asked for
   std::vector<MatrixStatistics> hottest;  // weights on which most time went, the first the most
   uint64_t peak_resident_bytes = 0;

@@ -36,6 +36,8 @@ RunReport Example() {
   report.cache.miss_bytes = 100;
   report.cache.bytes_read = 1000;
   report.cache.read_seconds = 2;
+  report.cache.thaw_seconds = 0.5;
+  report.coded_product_seconds = 1.25;
   report.cache.shares = {
       .resident_bytes = 50, .visited_bytes_per_token = 100, .read_bytes_per_token = 50};
   report.cache.weight_bytes = 100;
@@ -94,6 +96,7 @@ TEST(StatisticsJson, HasEveryKeyOfTheCommandLinesDefinition) {
                           "bytes_read_per_token",
                           "stall_s",
                           "thaw_s",
+                          "coded_product_s",
                           "time_saved_s",
                           "resident_bytes",
                           "pinned_bytes",
@@ -120,6 +123,8 @@ TEST(StatisticsJson, DerivesItsRates) {
   EXPECT_EQ(cache["hit_rate"], 0.75);
   EXPECT_EQ(cache["hit_rate_bytes"], 0.9);
   EXPECT_EQ(cache["bytes_read_per_token"], 50);
+  EXPECT_EQ(cache["thaw_s"], 0.5);
+  EXPECT_EQ(cache["coded_product_s"], 1.25);
   EXPECT_EQ(cache["time_saved_s"], 1.8);  // 900 bytes at 500 bytes/s
   EXPECT_EQ(cache["best_possible_hit_rate_bytes"], 0.5);
   EXPECT_EQ(json["budget_bytes"], 200);
@@ -138,6 +143,8 @@ TEST(StatisticsTable, HoldsAlignedLines) {
   const std::string table = StatisticsTable(Example());
   EXPECT_THAT(table,
               HasSubstr("\nprompt        12 tokens, 2 of them reused, 20 tok/s in 0.500 s\n"));
+  EXPECT_THAT(table, HasSubstr("\nthawing       0.500 s for what was read, 1.250 s in products "
+                               "of coded weights\n"));
   EXPECT_THAT(table, HasSubstr("\nanswer        3 tokens 4 tok/s, end of generation\n"));
   EXPECT_THAT(table,
               HasSubstr("\nhottest       w.weight, 40 B, 1 of 4 visits hit, read for 0.500"));

@@ -296,6 +296,18 @@ TEST_F(FrozenBudget, LeavesFormsThatWereAskedForAsTheyAre) {
   }
 }
 
+TEST_F(FrozenBudget, TellsTheTimeOfCodedProductsApart) {
+  for (const Tier tier : {Tier::kCoded, Tier::kThawed}) {
+    const auto engine = Load(tier);
+    EXPECT_EQ(engine->pass_times().coded_products, 0);
+    LogitsOf(*engine);
+    const PassTimes times = engine->pass_times();
+    EXPECT_EQ(times.coded_products > 0, tier == Tier::kCoded);
+    EXPECT_LE(times.coded_products, kThreads * times.matmul);
+    EXPECT_GT(engine->cache_statistics().thaw_seconds, 0);
+  }
+}
+
 TEST_F(FrozenBudget, GivesASecondSequenceWhatCodedWeightsLeave) {
   const auto engine = Load(Tier::kAuto);
   SetBudget(*engine, engine->plan().claimed_bytes());

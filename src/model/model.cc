@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/stopwatch.h"
 #include "kernels/dequantize.h"
-#include "model/stopwatch.h"
 
 namespace thaw {
 namespace {
@@ -130,6 +130,13 @@ Model::Model(ModelDescription description, std::vector<RopeAngles> angles, Weigh
                           std::min(config_.experts.n, ExpertPairs(config_, options.max_batch)))),
       rows_done_(
           static_cast<size_t>((config_.widest_block() + kActivatedRows - 1) / kActivatedRows)) {}
+
+PassTimes Model::times() const {
+  PassTimes times = times_;
+  times.coded_products =
+      1e-9 * static_cast<double>(coded_product_ns_.load(std::memory_order_relaxed));
+  return times;
+}
 
 void Model::Scale(std::span<float> x, float factor) {
   for (float& number : x) number *= factor;

@@ -43,11 +43,13 @@ struct ModelOptions {
   const TileDecoder* decoder = &PortableDecoder();
 };
 
-// Seconds of the calling thread, by what it did.
+// Seconds of the calling thread, by what it did, but for the last.
 struct PassTimes {
   double matmul = 0;     // products, waiting for weights included
   double attention = 0;  // scores, softmax and values
   double total = 0;      // whole passes
+  // Products of coded weights, which decode them, summed over threads. Part of matmul.
+  double coded_products = 0;
 };
 
 class Model {
@@ -63,7 +65,7 @@ class Model {
   uint64_t scratch_bytes() const { return work_.memory.size(); }
 
   // Of all passes so far.
-  const PassTimes& times() const { return times_; }
+  PassTimes times() const;
 
   // Runs 1 to max_batch tokens. The tokens of a sequence stand in order, at the positions right
   // after the length of its KV cache, which grows by them, and next to each other. Writes the
@@ -98,8 +100,7 @@ class Model {
     int64_t row_end;
   };
   // `data` is that of its tile, which begins at `first` of the product's.
-  void MultiplyRows(const WorkItem& item, const std::byte* data, int64_t first,
-                    std::byte* scratch) const;
+  void MultiplyRows(const WorkItem& item, const std::byte* data, int64_t first, std::byte* scratch);
 
   Model(ModelDescription description, std::vector<RopeAngles> angles, WeightCache& weights,
         const KernelTable& kernels, ThreadPool& pool, const ModelOptions& options);
@@ -320,7 +321,8 @@ class Model {
   std::vector<SharedPin> visits_;  // of its tiles; as many as the largest product has
   size_t visit_count_ = 0;
   std::vector<std::atomic<int32_t>> rows_done_;  // of gate and up, in each block of kActivatedRows
-  PassTimes times_;
+  PassTimes times_;                              // but for coded_products
+  std::atomic<int64_t> coded_product_ns_{0};
 };
 
 }  // namespace thaw

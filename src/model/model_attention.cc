@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/stopwatch.h"
 #include "model/model.h"
-#include "model/stopwatch.h"
 
 namespace thaw {
 

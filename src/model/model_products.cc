@@ -3,9 +3,9 @@
 #include <mutex>
 #include <utility>
 
+#include "base/stopwatch.h"
 #include "kernels/coded_matmul.h"
 #include "model/model.h"
-#include "model/stopwatch.h"
 #include "tensor/packed_rows.h"
 
 namespace thaw {
@@ -119,19 +119,25 @@ Result<void> Model::Multiply(std::span<const Product> products,
 }
 
 void Model::MultiplyRows(const WorkItem& item, const std::byte* data, int64_t first,
-                         std::byte* scratch) const {
+                         std::byte* scratch) {
   const Product& product = *item.product;
   const WeightMatrix& matrix = cache_.map().matrix_of(item.tile);
   const int64_t tile_rows = cache_.map().tile(item.tile).row_count;
   const auto multiply = [&](int64_t begin, int64_t end, const Activations& x, float* out) {
     if (matrix.is_coded()) {
-      return MultiplyCoded(kernels_, decoder_,
-                           {.kind = matrix.frozen->kind,
-                            .data = data,
-                            .n_rows = tile_rows,
-                            .k = matrix.cols,
-                            .rows_per_stream = matrix.frozen->rows_per_stream},
-                           begin, end, x, out, product.token_stride(), scratch);
+      double seconds = 0;
+      {
+        const Stopwatch coded_product(seconds);
+        MultiplyCoded(kernels_, decoder_,
+                      {.kind = matrix.frozen->kind,
+                       .data = data,
+                       .n_rows = tile_rows,
+                       .k = matrix.cols,
+                       .rows_per_stream = matrix.frozen->rows_per_stream},
+                      begin, end, x, out, product.token_stride(), scratch);
+      }
+      coded_product_ns_.fetch_add(static_cast<int64_t>(1e9 * seconds), std::memory_order_relaxed);
+      return;
     }
     const WeightRows rows{.type = matrix.type,
                           .data = data,

@@ -31,7 +31,9 @@ struct CacheStatistics {
   uint64_t disk_bytes = 0;        // asked of the device by direct reads, rounded to its blocks
   uint64_t page_cache_bytes = 0;  // of bytes_read, found in the page cache
   double read_seconds = 0;        // from asking for a tile to having it, summed over tiles
-  double thaw_seconds = 0;        // spent on what was read: checksums, summed over threads
+  // What was read, tiles and single rows, being checked, packed and, where it is frozen, decoded,
+  // summed over threads. Not: decoding within products of coded tiles.
+  double thaw_seconds = 0;
   double stall_seconds = 0;       // visits spent waiting, summed over threads
   uint64_t capacity_bytes = 0;
   uint64_t resident_bytes = 0;

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/stopwatch.h"
 #include "codec/frozen_tile.h"
 
 namespace thaw {
@@ -186,6 +187,7 @@ Result<void> RowCache::ReadTile(int32_t tile) {
   statistics_.disk_bytes += read.disk_bytes;
   if (read.source == ReadSource::kPageCache) statistics_.page_cache_bytes += where.bytes;
   const uint64_t lead = where.offset % ReadAlignment(*where.file);
+  const Stopwatch checking(statistics_.thaw_seconds);
   if (const uint64_t hash = XXH3_64bits(tile_ + lead, where.bytes); hash != where.hash) {
     return Fail(ErrorCode::kCorrupt,
                 "{}: {}: the frozen tile at offset {} has the hash {:016x}, "
@@ -203,9 +205,13 @@ Result<void> RowCache::ThawMissing(const Wanted& wanted, OnRow on_row) {
   const Tile& where = map_.tile(tile);
   const std::byte* coded = tile_ + where.offset % ReadAlignment(*where.file);
   const std::span row(buffers_, static_cast<size_t>(table.row_bytes()));
-  if (const auto thawed = ThawRow(decoder_, *table.frozen, where.row_count, {coded, where.bytes},
-                                  wanted.at.row - where.row_begin, group_, row);
-      !thawed) {
+  Result<void> thawed;
+  {
+    const Stopwatch decoding(statistics_.thaw_seconds);
+    thawed = ThawRow(decoder_, *table.frozen, where.row_count, {coded, where.bytes},
+                     wanted.at.row - where.row_begin, group_, row);
+  }
+  if (!thawed) {
     return Fail(ErrorCode::kCorrupt, "{}: {}: the frozen tile at offset {} is broken: {}",
                 where.file->path(), map_.Describe(tile), where.offset, thawed.error().message);
   }

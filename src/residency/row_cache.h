@@ -48,6 +48,7 @@ struct RowStatistics {
   uint64_t bytes_read = 0;  // of those rows
   uint64_t disk_bytes = 0;  // asked of the device for them, rounded to its blocks
   uint64_t page_cache_bytes = 0;
+  double thaw_seconds = 0;  // checking and decoding frozen tiles for rows
 };
 
 class RowCache {

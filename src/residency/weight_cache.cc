@@ -255,10 +255,12 @@ bool WeightCache::CopyIfResident(const TableRow& at, std::span<std::byte> out) {
   const std::byte* data = resident->data().data();
   if (source.is_coded()) {
     // It was looked through when it was read.
+    const auto start = Clock::now();
     WithThawScratch([&](std::byte* group) {
       THAW_CHECK(ThawRow(*options_.decoder, *source.frozen, map_.tile(tile).row_count,
                          resident->data(), row_in_tile, group, out));
     });
+    thaw_ns_.fetch_add(NanosecondsSince(start), std::memory_order_relaxed);
   } else if (source.is_packed) {
     CopyPackedRow(source.type, source.cols, map_.tile(tile).row_count, data, row_in_tile,
                   out.data());
@@ -308,7 +310,7 @@ CacheStatistics WeightCache::Statistics() const {
   s.disk_bytes = disk_bytes_.load(std::memory_order_relaxed) + s.rows.disk_bytes;
   s.page_cache_bytes = page_cache_bytes_.load(std::memory_order_relaxed) + s.rows.page_cache_bytes;
   s.read_seconds = seconds(read_ns_);
-  s.thaw_seconds = seconds(thaw_ns_);
+  s.thaw_seconds = seconds(thaw_ns_) + s.rows.thaw_seconds;
   s.stall_seconds = seconds(stall_ns_);
   s.weight_bytes = map_.weight_bytes();
   const std::lock_guard lock(mutex_);  // of one moment: what is resident obeys the capacity

@@ -314,9 +314,10 @@ uint64_t WeightCache::Thaw(int32_t tile, std::byte* buffer, ReadCompletion& read
   const auto start = Clock::now();
   read.outcome = CheckRead(tile, buffer + map_.tile(tile).lead_bytes, needs_checksum);
   if (read.outcome) read.outcome = Form(tile, buffer);
-  if (!read.outcome) return 0;
-  const uint64_t checksum =
-      needs_checksum ? XXH3_64bits(buffer + DataOffset(tile), map_.tile(tile).memory_bytes) : 0;
+  uint64_t checksum = 0;
+  if (read.outcome && needs_checksum) {
+    checksum = XXH3_64bits(buffer + DataOffset(tile), map_.tile(tile).memory_bytes);
+  }
   thaw_ns_.fetch_add((Clock::now() - start).count(), std::memory_order_relaxed);
   return checksum;
 }

@@ -373,13 +373,15 @@ def test_the_profile_adds_up(thaw, model, answer):
         assert part["matmul_s"] + part["attention_s"] + part["rest_s"] == pytest.approx(part["total_s"])
         assert part["read_s"] > 0 and part["stall_s"] > 0
     cache = report["cache"]
+    assert cache["coded_product_s"] == 0, "nothing is frozen"
     for key in ("stall_s", "read_s", "thaw_s"):
         of_answer = (profile["prompt"][key]
                      + profile["decode_step"][key] * profile["decode_step"]["count"])
         assert of_answer == pytest.approx(cache[key], rel=0.1)
     table = thaw.run("run", model, "-p", "Hi", "-n", "3", "--profile", "--quiet").err
     assert [line.split()[0] for line in table.splitlines()] == [
-        "profile", "matmul", "attention", "rest", "in", "stalled", "reading", "thawing"]
+        "profile", "matmul", "attention", "rest", "in", "stalled", "reading", "thawing",
+        "coded"]
     assert "profile" not in answer()[1]
 
 

@@ -236,6 +236,23 @@ def test_the_plan_says_how_frozen_weights_are_held(thaw, models):
     assert plans["thawed"]["coded_bytes"] == 0
 
 
+def test_products_of_coded_weights_are_timed_apart(thaw, models, tmp_path):
+    frozen, plain = models
+    stats = tmp_path / "stats.json"
+
+    def times(model, *options):
+        logits(thaw, model, tmp_path, "--stats-json", stats, "--profile", *options)
+        report = json.loads(stats.read_text())
+        seconds = report["cache"]["coded_product_s"]
+        assert report["profile"]["prompt"]["coded_product_s"] == pytest.approx(seconds)
+        assert report["cache"]["thaw_s"] > 0
+        return seconds
+
+    assert times(frozen, "--tier", "coded") > 0
+    assert times(frozen, "--tier", "thawed") == 0
+    assert times(plain) == 0
+
+
 def test_another_tier_or_back_end_is_wrong_usage(thaw, models):
     frozen, _ = models
     for option, there_is in (("--tier", "auto, coded, thawed"), ("--codec-backend", "cpu")):

@@ -7,7 +7,7 @@ KEYS = {"model", "kernels", "threads", "budget_bytes", "floor_bytes", "peak_rss_
         "decode_tokens", "decode_tok_per_s", "decode_ms", "ttft_s", "cache"}
 CACHE_KEYS = {"instance_id", "policy", "hits", "misses", "hit_bytes", "miss_bytes", "hit_rate",
               "hit_rate_bytes", "evictions", "bytes_read", "bytes_read_per_token", "stall_s",
-              "thaw_s", "time_saved_s", "resident_bytes", "pinned_bytes", "planned_bytes",
+              "thaw_s", "coded_product_s", "time_saved_s", "resident_bytes", "pinned_bytes", "planned_bytes",
               "weight_bytes", "best_possible_hit_rate_bytes", "reader", "disk_bytes",
               "page_cache_bytes", "rows_read", "row_hits", "row_bytes_read", "capacity_bytes"}
 
