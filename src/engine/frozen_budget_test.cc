@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -279,6 +280,30 @@ TEST_F(FrozenBudget, ChangesWhileOthersCompute) {
   }
   ExpectTheSame(LogitsOf(*engine));
   ExpectConsistentStatistics(*engine);
+}
+
+// All weights are to have places for good: thawed they do not fit into the lower budget.
+TEST_F(FrozenBudget, WaitsForThePassWhereOnlyOtherFormsFit) {
+  EngineOptions options = Options(Tier::kAuto);
+  options.pinned = {"*"};
+  const auto engine = Engine::Load(path_, options, kNoProgress);
+  ASSERT_TRUE(engine) << engine.error().message;
+  const std::vector<uint64_t> budgets = Budgets(**engine);
+  std::atomic<bool> stop{false};
+  int falls = 0;
+  std::thread changer([&] {
+    for (; !stop.load(); ++falls) {
+      SetBudget(**engine, budgets[0]);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the next pass thaws
+      SetBudget(**engine, budgets[1]);
+      EXPECT_GT((*engine)->plan().coded_bytes, 0);
+    }
+  });
+  for (int round = 0; round < 4; ++round) ExpectTheSame(LogitsOf(**engine));
+  stop = true;
+  changer.join();
+  EXPECT_GT(falls, 0);
+  ExpectConsistentStatistics(**engine);
 }
 
 TEST_F(FrozenBudget, LeavesFormsThatWereAskedForAsTheyAre) {

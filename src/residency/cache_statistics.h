@@ -34,7 +34,7 @@ struct CacheStatistics {
   // What was read, tiles and single rows, being checked, packed and, where it is frozen, decoded,
   // summed over threads. Not: decoding within products of coded tiles.
   double thaw_seconds = 0;
-  double stall_seconds = 0;       // visits spent waiting, summed over threads
+  double stall_seconds = 0;  // visits spent waiting, summed over threads
   uint64_t capacity_bytes = 0;
   uint64_t resident_bytes = 0;
   uint64_t pinned_bytes = 0;  // of tiles with a live handle

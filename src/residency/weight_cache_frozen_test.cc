@@ -231,6 +231,12 @@ const std::vector<FrozenKind> kManyKinds = [] {
   return kinds;
 }();
 
+// Made once: encoding takes most of the time of these tests.
+const FrozenModel& ManyMatrices() {
+  static const FrozenModel model(kManyKinds);
+  return model;
+}
+
 class EachPolicysForms : public ::testing::TestWithParam<const Policy*> {};
 
 INSTANTIATE_TEST_SUITE_P(Policies, EachPolicysForms, ::testing::ValuesIn(AllPolicies()),
@@ -242,13 +248,13 @@ INSTANTIATE_TEST_SUITE_P(Policies, EachPolicysForms, ::testing::ValuesIn(AllPoli
 
 TEST_P(EachPolicysForms, ChangeBetweenPassesWithinEveryCapacity) {
   const Watchdog watchdog;
-  const FrozenModel model(kManyKinds);
+  const FrozenModel& model = ManyMatrices();
   std::vector<Form> forms(kManyKinds.size(), Form::kThawed);
   const uint64_t full = FullCapacity(model.Map(forms), *GetParam());
   const auto cache = CacheOf(model.Map(forms), {.capacity_bytes = full, .policy = GetParam()});
   RunPass(*cache, model, forms);
   std::mt19937 random(1);
-  for (int step = 0; step < 12; ++step) {
+  for (int step = 0; step < 6; ++step) {
     for (Form& form : forms) form = kForms[random() % 3 < 1 ? 0 : 1 + step % 2];
     const TileMap map = model.Map(forms);
     const std::vector<char> none(static_cast<size_t>(map.tile_count()), 0);
@@ -269,7 +275,7 @@ TEST_P(EachPolicysForms, ChangeBetweenPassesWithinEveryCapacity) {
 }
 
 TEST(FrozenForms, LeaveAloneWhatKeepsItsForm) {
-  const FrozenModel model(kManyKinds);
+  const FrozenModel& model = ManyMatrices();
   std::vector<Form> forms(kManyKinds.size(), Form::kCoded);
   const auto cache = CacheOf(model.Map(forms));
   RunPass(*cache, model, forms);
@@ -303,7 +309,7 @@ TEST(FrozenForms, StayWhileAHandleHoldsOneOfThem) {
 }
 
 TEST(FrozenForms, ChangeNothingWhereTheCapacityIsTooSmall) {
-  const FrozenModel model(kManyKinds);
+  const FrozenModel& model = ManyMatrices();
   const std::vector<Form> coded(kManyKinds.size(), Form::kCoded);
   const auto cache = CacheOf(model.Map(coded));
   RunPass(*cache, model, coded);
@@ -317,7 +323,7 @@ TEST(FrozenForms, ChangeNothingWhereTheCapacityIsTooSmall) {
 // Others look at tiles, count and preload while forms change between the passes of this thread.
 TEST(FrozenForms, ChangeWhileOthersLook) {
   const Watchdog watchdog;
-  const FrozenModel model(kManyKinds);
+  const FrozenModel& model = ManyMatrices();
   std::vector<Form> forms(kManyKinds.size(), Form::kCoded);
   const auto cache = CacheOf(model.Map(forms));
   std::atomic<bool> stop{false};
@@ -337,7 +343,7 @@ TEST(FrozenForms, ChangeWhileOthersLook) {
   });
   int changes = 0;
   std::mt19937 random(1);
-  for (int step = 0; step < 40; ++step) {
+  for (int step = 0; step < 20; ++step) {
     std::vector<Form> wanted = forms;
     for (Form& form : wanted) form = kForms[random() % 2];
     const auto changed = cache->SetForms(model.Map(wanted), WeightCacheOptions::kUnlimited);
