@@ -52,7 +52,7 @@ lint:
 fuzz:
 	cmake --preset fuzz
 	cmake --build --preset fuzz --parallel $(JOBS) --target fuzz_targets
-	tools/fuzz.sh build/fuzz "$(FUZZ_SECONDS)" "$(FUZZ_RUNS)"
+	tools/fuzz.sh build/fuzz $(JOBS) "$(FUZZ_SECONDS)" "$(FUZZ_RUNS)"
 
 bench:
 	cmake --preset bench
