@@ -4,6 +4,9 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
+#include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "codec/alphabet.h"
@@ -177,7 +180,8 @@ TrellisQuantizer TrellisQuantizer::Learn(int64_t cols, std::span<const float> sa
 }
 
 // Learns for steps until what `measure` says of the quantizer is `target`: a line over the
-// logarithm of the step that rises by about `slope`, through the last two points.
+// logarithm of the step that rises by about `slope`, through the last two points. Where it leaps
+// over the target, as where a symbol comes or goes, the nearest that was found.
 template <typename Measure>
 TrellisQuantizer LearnUntil(int64_t cols, std::span<const float> sample,
                             std::span<const float> column_weights, const Measure& measure,
@@ -185,18 +189,24 @@ TrellisQuantizer LearnUntil(int64_t cols, std::span<const float> sample,
   double at = std::log(.3);
   double before_at = 0;
   double before = 0;
-  for (int evaluation = 1;; ++evaluation) {
+  std::optional<TrellisQuantizer> nearest;
+  double least_distance = std::numeric_limits<double>::infinity();
+  for (int evaluation = 1; evaluation <= kMostEvaluations; ++evaluation) {
     TrellisQuantizer made = TrellisQuantizer::Learn(cols, sample, std::exp(at), column_weights);
     const double found = measure(made);
-    if (std::abs(found - target) <= tolerance || evaluation == kMostEvaluations) return made;
+    const double distance = std::abs(found - target);
+    if (distance < least_distance) nearest = std::move(made);
+    least_distance = std::min(least_distance, distance);
+    if (distance <= tolerance) break;
     double line = slope;
     if (evaluation > 1)
       line = std::clamp((found - before) / (at - before_at) / slope, .25, 4.0) * slope;
     before_at = at;
     before = found;
     at = std::clamp(at + (target - found) / line, std::log(kLeastStep), std::log(kGreatestStep));
-    if (at == before_at) return made;
+    if (at == before_at) break;
   }
+  return *std::move(nearest);
 }
 
 TrellisQuantizer TrellisQuantizer::ForError(int64_t cols, std::span<const float> sample,
