@@ -100,12 +100,16 @@ void TakePatches(StreamCursor& cursor, Take take) {
   const FrozenStream& stream = cursor.stream;
   const int64_t weights = kFrozenGroupRows * stream.cols;
   const int64_t begin = cursor.group * weights;
-  for (; cursor.patches_done < stream.header.patches; ++cursor.patches_done) {
-    const int64_t weight = cursor.last_patched + GapOf(stream, cursor.patches_done) - begin;
-    if (weight >= weights) return;
-    take(weight, std::to_integer<uint8_t>(stream.values[cursor.patches_done]));
-    cursor.last_patched = begin + weight;
+  int64_t last = cursor.last_patched - begin;
+  uint32_t patch = cursor.patches_done;
+  for (; patch < stream.header.patches; ++patch) {
+    const int64_t weight = last + GapOf(stream, patch);
+    if (weight >= weights) break;
+    take(weight, std::to_integer<uint8_t>(stream.values[patch]));
+    last = weight;
   }
+  cursor.last_patched = begin + last;
+  cursor.patches_done = patch;
 }
 
 // Whether a cursor that has gone through all groups has found the stream whole: all states at their
