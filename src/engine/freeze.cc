@@ -358,8 +358,8 @@ std::vector<AllocatedTensor> Allocatable(const std::vector<Item*>& items) {
 
 Result<void> FreezeRun::CheckSizeIsReachable(const std::vector<Item*>& items,
                                              uint64_t fixed_bytes) const {
-  // Samples tell sizes to within some tenths of a percent.
-  constexpr double kSampleMargin = 1.005;
+  // Samples tell sizes to within a percent.
+  constexpr double kSampleMargin = 1.01;
   double least = static_cast<double>(fixed_bytes);
   std::vector<Item*> open;
   for (Item* item : items) {
@@ -415,7 +415,8 @@ Result<void> FreezeRun::FreezeToSize() {
   return Shrink(items, fixed);
 }
 
-// Where the file came out too large: the largest tensor that can give so many bits is coded again.
+// Where the file came out too large: the largest tensors that can give bits are coded again, until
+// it is not.
 Result<void> FreezeRun::Shrink(const std::vector<Item*>& items, uint64_t fixed_bytes) {
   // Above the excess, so that one more time is enough.
   constexpr double kExcessMargin = 1.05;
@@ -432,8 +433,12 @@ Result<void> FreezeRun::Shrink(const std::vector<Item*>& items, uint64_t fixed_b
     for (Item* item : items) {
       const auto weights = static_cast<double>(item->plan->weights());
       const double lower =
-          item->record->target_bits - kExcessMargin * 8 * excess / weights - kExcessBits;
-      if (item->record->outcome != FreezeRecord::Outcome::kFrozen || lower < kLeastTarget) continue;
+          std::max(kLeastTarget,
+                   item->record->target_bits - kExcessMargin * 8 * excess / weights - kExcessBits);
+      if (item->record->outcome != FreezeRecord::Outcome::kFrozen ||
+          lower > item->record->target_bits - kExcessBits) {
+        continue;
+      }
       chosen = item;
       bits = lower;
     }

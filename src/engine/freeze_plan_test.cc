@@ -245,7 +245,7 @@ TEST_F(FreezePlan, KeepsWhatIsNamed) {
 TEST_F(FreezePlan, RefusesWhatIsFrozenAlready) {
   TinyModel model = Wide();
   model.add_fields = [](GgufWriter& writer) {
-    THAW_CHECK(writer.SetNumber<uint32_t>(kFrozenVersionKey, 1));
+    THAW_CHECK(writer.SetNumber<uint32_t>(kFrozenVersionKey, kFrozenVersion));
   };
   Write(model);
   EXPECT_THAT(ErrorOf(), AllOf(HasSubstr(path_), HasSubstr("frozen already")));

@@ -161,7 +161,7 @@ TEST_F(Freeze, CopiesFieldsAndOtherTensorsAsTheyAre) {
   const auto in = GgufFile::Open(input_);
   const auto out = GgufFile::Open(options.output);
   ASSERT_TRUE(in && out);
-  EXPECT_EQ(*out->GetUint(kFrozenVersionKey), 1U);
+  EXPECT_EQ(*out->GetUint(kFrozenVersionKey), kFrozenVersion);
   EXPECT_EQ(out->alignment(), 64U);
   for (const GgufField& field : in->fields()) {
     const GgufField* copy = out->Find(field.key);
@@ -274,7 +274,8 @@ TEST_P(FreezeInterrupted, GoesOnFromFinishedTensorsToTheSameFile) {
     const auto report = Run(options);
     EXPECT_EQ(notes_.empty(), stops == 0) << notes_;
     if (stops > 0) {
-      EXPECT_THAT(notes_, HasSubstr(fmt::format("{} of 11", 3 * stops)));
+      // What is coded again, to make the file fit, was finished before.
+      EXPECT_THAT(notes_, HasSubstr(fmt::format("{} of 11", std::min(3 * stops, 11))));
     }
     if (report) break;
     ASSERT_EQ(report.error().code, ErrorCode::kCancelled) << report.error().message;
