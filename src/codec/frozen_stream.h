@@ -86,26 +86,27 @@ struct StreamCursor {
   }
 };
 
-// The gap of a patch.
-inline int64_t GapOf(const FrozenStream& stream, uint32_t patch) {
+// The gap of a patch. Always inlined, as TakePatches is: files that are compiled for an instruction
+// set of their own call them, and their copies must not become everybody's.
+[[gnu::always_inline]] inline int64_t GapOf(const FrozenStream& stream, uint32_t patch) {
   uint16_t gap;
   std::memcpy(&gap, stream.gaps + sizeof(gap) * uint64_t{patch}, sizeof(gap));
   return gap;
 }
 
-// Calls `take(weight, value)` for the patches of the cursor's group, with the number of the weight
-// in the group in the order of coding, and moves the cursor behind them.
+// Calls `take(weight, value)` for the patches of the cursor's group that are left among the first
+// `weights`, with the number of the weight in the group in the order of coding, and moves the
+// cursor behind them.
 template <typename Take>
-void TakePatches(StreamCursor& cursor, Take take) {
+[[gnu::always_inline]] inline void TakePatches(StreamCursor& cursor, int64_t weights, Take take) {
   const FrozenStream& stream = cursor.stream;
-  const int64_t weights = kFrozenGroupRows * stream.cols;
-  const int64_t begin = cursor.group * weights;
+  const int64_t begin = cursor.group * kFrozenGroupRows * stream.cols;
   int64_t last = cursor.last_patched - begin;
   uint32_t patch = cursor.patches_done;
   for (; patch < stream.header.patches; ++patch) {
     const int64_t weight = last + GapOf(stream, patch);
     if (weight >= weights) break;
-    take(weight, std::to_integer<uint8_t>(stream.values[patch]));
+    take(weight, static_cast<uint8_t>(stream.values[patch]));
     last = weight;
   }
   cursor.last_patched = begin + last;

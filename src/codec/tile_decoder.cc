@@ -139,9 +139,11 @@ constexpr const TileDecoder* kDecoders[] = {&kPortableDecoder};
 
 #endif
 
+int64_t GroupWeights(const StreamCursor& cursor) { return kFrozenGroupRows * cursor.stream.cols; }
+
 void PatchEcq(StreamCursor& cursor, std::byte* packed) {
   const int64_t blocks = cursor.stream.blocks();
-  TakePatches(cursor, [&](int64_t weight, uint8_t value) {
+  TakePatches(cursor, GroupWeights(cursor), [&](int64_t weight, uint8_t value) {
     std::byte* quant = QuantAt(packed, blocks, weight);
     const int q = static_cast<int8_t>(*quant) + kFrozenPatchUnit * static_cast<int8_t>(value);
     if (q != static_cast<int8_t>(q)) cursor.has_wide_patch = true;
@@ -150,7 +152,7 @@ void PatchEcq(StreamCursor& cursor, std::byte* packed) {
 }
 
 void PatchBf16(StreamCursor& cursor, std::byte* packed) {
-  TakePatches(cursor, [&](int64_t weight, uint8_t value) {
+  TakePatches(cursor, GroupWeights(cursor), [&](int64_t weight, uint8_t value) {
     std::byte* at = Bf16At(packed, weight);
     auto bits = Load<uint16_t>(at);
     const auto exponent = static_cast<uint8_t>((bits >> 7) + value);

@@ -57,13 +57,13 @@ struct TokenScratch {
   }
 };
 
-// What the patches of the cursor's group change for the token.
+// What the patches of the cursor's group, of kind ecq, change for the token.
 void SumPatches(StreamCursor& cursor, const TokenScratch& scratch, CodedToken& token) {
   const int64_t k = cursor.stream.cols;
   const int8_t* quants = token.activations->quants;
   std::fill_n(scratch.patch_sums, k / kActivationStep * kFrozenGroupRows, 0);
   token.n_outlier_patches = 0;
-  TakePatches(cursor, [&](int64_t weight, uint8_t value) {
+  TakePatches(cursor, kFrozenGroupRows * k, [&](int64_t weight, uint8_t value) {
     const int64_t col = weight / kFrozenLanes * kFrozenColsOfVector + weight % kFrozenColsOfVector;
     const int64_t row = weight % kFrozenLanes / kFrozenColsOfVector;
     const int added = kFrozenPatchUnit * static_cast<int8_t>(value);
@@ -79,12 +79,12 @@ void SumPatches(StreamCursor& cursor, const TokenScratch& scratch, CodedToken& t
 void MultiplyStream(const KernelTable& kernels, StreamCursor& cursor,
                     const Activations& activations, const TokenScratch& scratch, float* out) {
   CodedToken token{.activations = &activations,
+                   .kept = scratch.kept,
                    .patch_sums = scratch.patch_sums,
                    .outlier_patches = scratch.outlier_patches,
-                   .has_outliers = scratch.has_outliers,
-                   .kept = scratch.kept};
+                   .has_outliers = scratch.has_outliers};
   while (cursor.group < cursor.stream.groups()) {
-    SumPatches(cursor, scratch, token);
+    if (cursor.stream.kind == FrozenKind::kEcq) SumPatches(cursor, scratch, token);
     kernels.multiply_coded_group(cursor, token, out);
     out += kFrozenGroupRows;
   }
@@ -101,9 +101,8 @@ void FindOutliers(const Activations& activations, const TokenScratch& scratch) {
 }
 
 // Whether products with one token are decoded in registers.
-bool DecodesInRegisters(const KernelTable& kernels, const TileDecoder& decoder, FrozenKind kind) {
-  return kind == FrozenKind::kEcq && kernels.multiply_coded_group != nullptr &&
-         decoder.name == std::string_view("avx512vbmi2");
+bool DecodesInRegisters(const KernelTable& kernels, const TileDecoder& decoder) {
+  return kernels.multiply_coded_group != nullptr && decoder.name == std::string_view("avx512vbmi2");
 }
 
 }  // namespace
@@ -126,10 +125,9 @@ void MultiplyCoded(const KernelTable& kernels, const TileDecoder& decoder, const
   std::byte* packed = scratch + AlignUp(MatMulScratchBytes(weights.k));
   std::byte* unpacked = packed + kMostGroups * AlignUp(group_bytes);
   const int64_t groups_at_once = activations.n_tokens <= kFewTokens ? 1 : kMostGroups;
-  const bool in_registers =
-      activations.n_tokens == 1 && DecodesInRegisters(kernels, decoder, weights.kind);
+  const bool in_registers = activations.n_tokens == 1 && DecodesInRegisters(kernels, decoder);
   const TokenScratch token_scratch(weights.k, scratch);
-  if (in_registers) FindOutliers(activations, token_scratch);
+  if (in_registers && weights.kind == FrozenKind::kEcq) FindOutliers(activations, token_scratch);
   const std::byte* at = weights.data;
   for (int64_t row = 0; row < row_end; row += per_stream) {
     const FrozenStream stream = TrustedFrozenStream(weights.kind, weights.k, at);

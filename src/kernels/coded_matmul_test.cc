@@ -33,12 +33,14 @@ CodedTile MakeTile(FrozenKind kind, int64_t k) {
     const int64_t n = std::min(kRowsPerStream, kRows - row);
     const auto seed = static_cast<uint32_t>(row + k);
     if (kind == FrozenKind::kEcq) {
-      const EcqRows made = RandomEcqRows(n, k, 3, 5, seed);
+      // With none, one and two raw planes.
+      const double deviation = row == 0 ? 3 : row == kRowsPerStream ? 7 : 20;
+      const EcqRows made = RandomEcqRows(n, k, deviation, 5, seed);
       AppendEcqStream(n, k, made.q, made.scales, made.shifts, tile.coded);
       const std::vector<std::byte> rows = made.AsQ8_0();
       tile.rows.insert(tile.rows.end(), rows.begin(), rows.end());
     } else {
-      const std::vector<uint16_t> made = RandomBf16(n * k, 0, seed);
+      const std::vector<uint16_t> made = RandomBf16(n * k, row == 0 ? 0 : 5, seed);
       AppendBf16Stream(n, k, made, tile.coded);
       const auto bytes = std::as_bytes(std::span(made));
       tile.rows.insert(tile.rows.end(), bytes.begin(), bytes.end());
@@ -52,7 +54,8 @@ class CodedMatMul : public testing::TestWithParam<FrozenKind> {};
 TEST_P(CodedMatMul, HasTheBitsOfTheThawedRows) {
   for (const KernelTable* kernels : AllKernelTables()) {
     if (!kernels->is_available(HostCpu())) continue;
-    for (const int64_t k : {64, 96, 1056}) {
+    // 4160 columns: more than a segment of outliers and two chunks of bf16.
+    for (const int64_t k : {64, 96, 1056, 4160}) {
       for (const int64_t n_tokens : {1, 3, 8, 20}) {
         SCOPED_TRACE(testing::Message() << kernels->name << " " << k << " " << n_tokens);
         const CodedTile tile = MakeTile(GetParam(), k);
@@ -60,6 +63,7 @@ TEST_P(CodedMatMul, HasTheBitsOfTheThawedRows) {
         std::normal_distribution<float> normal;
         std::vector<float> x(static_cast<size_t>(n_tokens * k));
         for (float& number : x) number = normal(random);
+        for (size_t i = 5; i < x.size(); i += 31) x[i] *= 20;
         AlignedBuffer quantized = Allocate(ActivationBytes(n_tokens, k));
         const Activations a = ViewActivations(x.data(), n_tokens, k, quantized.data());
         kernels->quantize_activations(a, 0, n_tokens);

@@ -19,16 +19,18 @@ struct OutlierPatch {
 
 struct CodedToken {
   const Activations* activations = nullptr;
+  std::byte* kept = nullptr;  // scratch, kKeptBlocks of kKeptBlockBytes aligned to 64
+
+  // Of ecq alone.
   // [k / 32, 16], aligned to 64: what the group's patches add to the sums of products of a block.
   const int32_t* patch_sums = nullptr;
   const OutlierPatch* outlier_patches = nullptr;
   int64_t n_outlier_patches = 0;
   const uint8_t* has_outliers = nullptr;  // [k / 32]: whether a block of the activations has any
-  std::byte* kept = nullptr;              // scratch, kKeptBlocks of kKeptBlockBytes aligned to 64
 };
 
-// Blocks that meet outliers are kept until those of the segment are multiplied: 8 lines of integers
-// and one of scales. One more is written to than can be kept.
+// Of ecq, blocks that meet outliers are kept until those of the segment are multiplied: 8 lines of
+// integers and one of scales. One more is written to than can be kept.
 inline constexpr int64_t kKeptBlockBytes = 9 * 64;
 inline constexpr int64_t kKeptBlocks = kOutlierSegment / kActivationStep + 1;
 

@@ -98,7 +98,7 @@ struct KernelTable {
                  const Activations& activations, float* out, int64_t out_stride,
                  std::byte* scratch);
 
-  // Decodes the group that comes next (16 rows of kind ecq) and multiplies it with one token:
+  // Decodes the group of 16 rows that comes next and multiplies it with one token:
   // out[row] gets the bits of `matmul` for the thawed rows, packed. May be called where TileDecoder
   // "avx512vbmi2" may; nullptr where there is none.
   void (*multiply_coded_group)(StreamCursor& cursor, const CodedToken& token, float* out) = nullptr;

@@ -1,5 +1,6 @@
 // Products of frozen rows that are decoded in registers, in AVX-512 with VNNI and VBMI2: each
-// vector is multiplied as soon as it is decoded. The same operations in the same order as for the
+// vector of ecq is multiplied as soon as it is decoded, those of bf16 when some are patched. The
+// same operations in the same order as for the
 // thawed rows in kernels/packed_products.h. See avx2.h for what may be called here.
 #include "codec/x86/vectors_avx512vbmi2.h"
 #include "kernels/coded_token.h"
@@ -131,11 +132,63 @@ void MultiplyGroupOf(StreamCursor& cursor, const CodedToken& token, float* out) 
   V::StoreFloats(total, out);
 }
 
-}  // namespace
+// Exponents are decoded and patched by so many vectors, which stay in the nearest cache.
+constexpr int64_t kChunkVectors = 64;
+static_assert(kChunkVectors * kFrozenLanes <= kKeptBlocks * kKeptBlockBytes);
 
-namespace avx512 {
+// Four sums of each row, as MultiplyPlainRows of kernels/packed_products.h has them: of the even
+// and the odd lines, of their even and their odd columns.
+struct PlainSums {
+  __m512 of[2][2];
+};
 
-void MultiplyCodedGroup(StreamCursor& cursor, const CodedToken& token, float* out) {
+// Adds the products of line `line` % 2: columns x[0] and x[1] of 16 rows, words of `numbers` with
+// their sign as the lowest bit.
+THAW_INLINE void AddLine(__m512i numbers, const float* x, int line, PlainSums& sums) {
+  const __m512i words = _mm512_shrdi_epi16(numbers, numbers, 1);
+  const __m512 even = V::AsFloats(_mm512_slli_epi32(words, 16));
+  const __m512 odd =
+      V::AsFloats(_mm512_and_si512(words, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000))));
+  sums.of[line][0] = V::MultiplyAdd(even, V::Broadcast(x[0]), sums.of[line][0]);
+  sums.of[line][1] = V::MultiplyAdd(odd, V::Broadcast(x[1]), sums.of[line][1]);
+}
+
+void MultiplyBf16Group(StreamCursor& cursor, const CodedToken& token, float* out) {
+  const SlotRegisters slots = LoadSlots(cursor.tables, 0);
+  const float* x = token.activations->values;
+  auto* exponents = reinterpret_cast<uint8_t*>(token.kept);
+  PlainSums sums = {{{V::Zero(), V::Zero()}, {V::Zero(), V::Zero()}}};
+  const int64_t vectors = cursor.stream.cols / kFrozenColsOfVector;
+  for (int64_t first = 0; first < vectors; first += kChunkVectors) {
+    const int64_t n = vectors - first < kChunkVectors ? vectors - first : kChunkVectors;
+    for (int64_t v = 0; v < n; v += kSets) {
+      HoldBack(cursor);
+      const std::byte* coded = cursor.coded;
+#pragma GCC unroll 8
+      for (int set = 0; set < kSets; ++set) {
+        if (set % 2 == 0) PrefetchCoded(coded);
+        PrefetchCoded(cursor.raw + 64 * (v + set));
+        _mm512_store_si512(exponents + 64 * (v + set),
+                           TakeSymbols(slots, cursor.states[set], coded));
+      }
+      cursor.coded = coded;
+    }
+    TakePatches(cursor, (first + n) * kFrozenLanes, [&](int64_t weight, uint8_t value) {
+      uint8_t& exponent = exponents[weight - first * kFrozenLanes];
+      exponent = static_cast<uint8_t>(exponent + value);
+    });
+    for (int64_t v = 0; v < n; ++v, x += kFrozenColsOfVector, cursor.raw += 64) {
+      const __m512i exponent = _mm512_load_si512(exponents + 64 * v);
+      const __m512i rest = _mm512_loadu_si512(cursor.raw);
+      AddLine(_mm512_unpacklo_epi8(rest, exponent), x, 0, sums);
+      AddLine(_mm512_unpackhi_epi8(rest, exponent), x + 2, 1, sums);
+    }
+  }
+  V::StoreFloats(V::Add(V::Add(sums.of[0][0], sums.of[1][0]), V::Add(sums.of[0][1], sums.of[1][1])),
+                 out);
+}
+
+void MultiplyEcqGroup(StreamCursor& cursor, const CodedToken& token, float* out) {
   switch (cursor.stream.header.raw_planes) {
     case 0:
       MultiplyGroupOf<0>(cursor, token, out);
@@ -145,6 +198,18 @@ void MultiplyCodedGroup(StreamCursor& cursor, const CodedToken& token, float* ou
       break;
     default:
       MultiplyGroupOf<2>(cursor, token, out);
+  }
+}
+
+}  // namespace
+
+namespace avx512 {
+
+void MultiplyCodedGroup(StreamCursor& cursor, const CodedToken& token, float* out) {
+  if (cursor.stream.kind == FrozenKind::kEcq) {
+    MultiplyEcqGroup(cursor, token, out);
+  } else {
+    MultiplyBf16Group(cursor, token, out);
   }
   ++cursor.group;
 }
