@@ -20,6 +20,7 @@
 #include "cli/rates_path.h"
 #include "cli/slowdowns.h"
 #include "cli/standard_output.h"
+#include "codec/tile_decoder.h"
 #include "engine/budget.h"
 #include "engine/model_file.h"
 #include "engine/rate_measurement.h"
@@ -172,6 +173,8 @@ Result<Json> DescribeMachine(const DoctorOptions& options, const File* file) {
       {"kernels", kernels.table->name},
       {"kernels_reason", WhyChosen(tables, kernels)},
       {"kernel_tables", TablesJson(tables)},
+      {"codec_backends", {kCpuBackend}},
+      {"decoder", DecoderFor(kernels.table->name, cpu).name},
       {"rates", RatesJson(FindRates(options, file, *kernels.table, budget, pool), trial.int8)},
       {"memory_total_bytes", Bytes(system.memory_total)},
       {"memory_available_bytes", Bytes(system.memory_available)},
@@ -308,6 +311,9 @@ std::string MachineText(const Json& machine) {
          Row("kernels", fmt::format("{}: {} (available: {})", machine["kernels"].get<std::string>(),
                                     machine["kernels_reason"].get<std::string>(),
                                     Words(machine["kernels_available"]))) +
+         Row("decoding",
+             fmt::format("of frozen tensors by {} (back ends: {})",
+                         machine["decoder"].get<std::string>(), Words(machine["codec_backends"]))) +
          RatesText(machine["rates"]) +
          Row("memory",
              fmt::format("{}, {} available", BytesText(machine["memory_total_bytes"], "unknown"),

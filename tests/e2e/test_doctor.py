@@ -29,6 +29,9 @@ def test_doctor_knows_the_machine(thaw):
     assert report["reader"] in ("io_uring", "pread")
     text = thaw.results("doctor")
     assert report["kernels"] in text and "huge pages" in text and "by " + report["reader"] in text
+    assert report["codec_backends"] == ["cpu"]
+    assert report["decoder"] in ("avx512vbmi2", "avx2", "portable")
+    assert f"by {report['decoder']} (back ends: cpu)" in text
     if report["reader"] == "pread":
         assert any("io_uring" in warning for warning in report["warnings"])
 
