@@ -97,8 +97,8 @@ namespace {
 // The tiles of matrices whose is_packed is still to be set.
 Result<TileMap> CreateMap(const KernelTable& kernels, std::vector<WeightMatrix> matrices) {
   for (WeightMatrix& matrix : matrices) {
-    matrix.is_packed = kernels.packs_rows && matrix.is_multiplied() && !matrix.is_coded() &&
-                       CanPackRows(matrix.type, matrix.cols);
+    matrix.is_packed =
+        kernels.packs_rows && matrix.is_multiplied() && CanPackRows(matrix.type, matrix.cols);
   }
   return TileMap::Create(std::move(matrices));
 }
@@ -123,23 +123,18 @@ Result<void> ThawWhatIsFaster(const EngineOptions& options, const KernelTable& k
   if (!MarkFasterThawed(*rates, matrices)) return {};
   // Of the floor at which they are coded.
   input.budget = {.base = BudgetRequest::Base::kNothing, .bytes = plan.budget_bytes};
-  const auto plan_of = [&](const TileMap& tried) {
-    input.map = &tried;
-    return MakeMemoryPlan(input);
-  };
-  THAW_ASSIGN(TileMap chosen, CreateMap(kernels, matrices));
-  if (const auto coded = plan_of(chosen); !coded) {
+  THAW_ASSIGN(TileMap chosen, CreateMap(kernels, std::move(matrices)));
+  input.map = &chosen;
+  if (const auto coded = MakeMemoryPlan(input); !coded) {
     LogInfo("frozen weights stay coded: {}", coded.error().message);
     return {};
   }
-  THAW_TRY(ThawWhatFits(matrices, [&](const std::vector<WeightMatrix>& some) -> Result<bool> {
-    THAW_ASSIGN(const TileMap tried, CreateMap(kernels, some));
-    const auto of_it = plan_of(tried);
+  ThawWhatFits(chosen, [&] {
+    const auto of_it = MakeMemoryPlan(input);
     return of_it && of_it->shares.HoldsAll();
-  }));
-  THAW_ASSIGN(chosen, CreateMap(kernels, matrices));
+  });
   const uint64_t floor = plan.floor_bytes;
-  THAW_ASSIGN(plan, plan_of(chosen));
+  THAW_ASSIGN(plan, MakeMemoryPlan(input));
   plan.floor_bytes = floor;
   map = std::move(chosen);
   return {};
@@ -160,7 +155,7 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
               FindDecoder(options.codec_backend, kernels->name, HostCpu()));
   std::vector<WeightMatrix> matrices = std::exchange(description.matrices, {});
   for (WeightMatrix& matrix : matrices) {
-    matrix.is_thawed = matrix.is_frozen() && options.tier == Tier::kThawed;
+    matrix.form = options.tier == Tier::kThawed ? FrozenForm::kThawed : FrozenForm::kCoded;
   }
   THAW_ASSIGN(TileMap map, CreateMap(*kernels, matrices));
   // Now, not at their first use, so that the plan knows what they take.
@@ -335,24 +330,22 @@ uint64_t Engine::LeastForWeights(const TileMap& map) const {
   return MinimumCapacity(map, cache_->policy(), cache_->pinned_tiles());
 }
 
-Result<TileMap> Engine::FormsWithin(uint64_t capacity_bytes) const {
-  const std::span<const WeightMatrix> held = cache_->map().matrices();
-  std::vector<WeightMatrix> matrices(held.begin(), held.end());
+TileMap Engine::FormsWithin(uint64_t capacity_bytes) const {
+  TileMap map = cache_->map();
   const std::vector<char> pinned = cache_->pinned_tiles();
   const std::vector<TileUse> unseen(pinned.size());
-  THAW_TRY(ThawWhatFits(matrices, [&](const std::vector<WeightMatrix>& some) -> Result<bool> {
-    THAW_ASSIGN(const TileMap tried, CreateMap(kernels_, some));
-    const auto placed = ChoosePlacement(tried, cache_->policy(), unseen, pinned, capacity_bytes);
+  ThawWhatFits(map, [&] {
+    const auto placed = ChoosePlacement(map, cache_->policy(), unseen, pinned, capacity_bytes);
     return placed && placed->shares.HoldsAll();
-  }));
-  return CreateMap(kernels_, std::move(matrices));
+  });
+  return map;
 }
 
 Result<void> Engine::GiveToWeights(uint64_t capacity_bytes) {
   forms_are_due_ = changes_forms_;
   if (changes_forms_ && !pass_runs_) {
-    THAW_ASSIGN(const TileMap forms, FormsWithin(capacity_bytes));
-    THAW_ASSIGN(const bool has_changed, cache_->SetForms(forms, capacity_bytes));
+    THAW_ASSIGN(const bool has_changed,
+                cache_->SetForms(FormsWithin(capacity_bytes), capacity_bytes));
     CountForms(cache_->map(), plan_);
     forms_are_due_ = !has_changed;
     if (has_changed) return {};
@@ -364,8 +357,7 @@ Result<void> Engine::Rebalance(uint64_t budget_bytes, uint64_t needed_bytes) {
   const uint64_t spoken_for = SpokenFor(needed_bytes);
   uint64_t least = spoken_for + LeastForWeights(cache_->map());
   if (changes_forms_ && !pass_runs_ && budget_bytes < least) {
-    THAW_ASSIGN(const TileMap coded, FormsWithin(0));
-    least = spoken_for + LeastForWeights(coded);
+    least = spoken_for + LeastForWeights(FormsWithin(0));
   }
   if (budget_bytes < least) {
     return Fail(ErrorCode::kResourceExhausted,

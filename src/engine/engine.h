@@ -183,7 +183,7 @@ class Engine {
   // in; then they are due before the next pass.
   Result<void> GiveToWeights(uint64_t capacity_bytes);
   // The weights, as many thawed as all fit with; coded where they do not.
-  Result<TileMap> FormsWithin(uint64_t capacity_bytes) const;
+  TileMap FormsWithin(uint64_t capacity_bytes) const;
 
   // Around a forward pass, with forward_mutex_ held.
   Result<void> BeginPass();

@@ -33,18 +33,9 @@ constexpr ModelShape kShape = {.name = "test",
                                .context_length = 128};
 constexpr int64_t kTokens = 40;
 
-// What a matrix takes once it is thawed, and what its tiles take now.
-uint64_t ThawedBytes(const TileMap& map, int32_t matrix) {
-  return static_cast<uint64_t>(map.matrix(matrix).rows * map.matrix(matrix).row_bytes());
-}
-
-uint64_t SpanBytes(const TileMap& map, int32_t matrix) {
-  uint64_t bytes = 0;
-  const TileMap::Range& range = map.tiles_of(matrix);
-  for (int32_t tile = range.first; tile < range.first + range.count; ++tile) {
-    bytes += map.tile(tile).span_bytes;
-  }
-  return bytes;
+// What a tile takes once it is thawed.
+uint64_t ThawedBytes(const TileMap& map, int32_t tile) {
+  return static_cast<uint64_t>(map.tile(tile).row_count * map.matrix_of(tile).row_bytes());
 }
 
 class FrozenBudget : public ::testing::Test {
@@ -141,9 +132,7 @@ class FrozenBudget : public ::testing::Test {
     const TileMap& map = engine.weights().map();
     const uint64_t coded = map.weight_bytes() + 2 * kMiB;  // a huge page that is not full
     uint64_t thawed = 3 * kMiB;                            // and what tiles are rounded up by
-    for (int32_t i = 0; i < static_cast<int32_t>(map.matrices().size()); ++i) {
-      if (map.matrix(i).is_multiplied()) thawed += ThawedBytes(map, i);
-    }
+    for (int32_t i = 0; i < map.tile_count(); ++i) thawed += ThawedBytes(map, i);
     EXPECT_GT(thawed, coded + 4 * kMiB);
     return {others + thawed, others + (2 * coded + thawed) / 3, others + coded, others + coded / 2,
             others + (coded + 2 * thawed) / 3};
@@ -163,11 +152,12 @@ class FrozenBudget : public ::testing::Test {
     EXPECT_LE(plan.claimed_bytes(), budget);
     bool is_after_coded = false;
     uint64_t growth = 0;  // what the first that is coded would take more
-    for (int32_t i = 0; i < static_cast<int32_t>(map.matrices().size()); ++i) {
-      if (!map.matrix(i).changes_form) continue;
-      EXPECT_FALSE(is_after_coded && map.matrix(i).is_thawed) << map.matrix(i).name;
-      if (!is_after_coded && !map.matrix(i).is_thawed) {
-        growth = ThawedBytes(map, i) - SpanBytes(map, i);
+    for (int32_t i = 0; i < map.tile_count(); ++i) {
+      if (!map.changes_form(i)) continue;
+      const Tile& tile = map.tile(i);
+      EXPECT_TRUE(!is_after_coded || tile.is_coded) << map.Describe(i);
+      if (!is_after_coded && tile.is_coded) {
+        growth = ThawedBytes(map, i) - tile.span_bytes;
         is_after_coded = true;
       }
     }

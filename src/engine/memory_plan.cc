@@ -145,9 +145,9 @@ void CountForms(const TileMap& map, MemoryPlan& plan) {
   plan.coded_bytes = 0;
   plan.thawed_bytes = 0;
   for (int32_t i = 0; i < map.tile_count(); ++i) {
-    const WeightMatrix& matrix = map.matrix_of(i);
-    if (matrix.is_coded()) plan.coded_bytes += map.tile(i).memory_bytes;
-    if (matrix.is_thawed) plan.thawed_bytes += map.tile(i).memory_bytes;
+    if (!map.matrix_of(i).is_frozen()) continue;
+    const Tile& tile = map.tile(i);
+    (tile.is_coded ? plan.coded_bytes : plan.thawed_bytes) += tile.memory_bytes;
   }
 }
 

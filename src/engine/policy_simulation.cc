@@ -50,7 +50,6 @@ Result<TileMap> BlankCopy(const TileMap& original) {
     matrix.cols =
         matrix.is_frozen() ? FrozenBytes(*matrix.frozen) / matrix.rows : matrix.row_bytes();
     matrix.frozen = nullptr;
-    matrix.is_thawed = false;
     matrix.type = ElementType::kI8;
     matrix.is_packed = false;
   }

@@ -28,10 +28,10 @@ std::vector<TypeBytes> BytesByType(const TileMap& map) {
   std::vector<TypeBytes> all;
   for (int32_t tile = 0; tile < map.tile_count(); ++tile) {
     const WeightMatrix& matrix = map.matrix_of(tile);
-    const WeightForm type(matrix.type, matrix.is_coded());
+    const Tile& where = map.tile(tile);
+    const WeightForm type(matrix.type, where.is_coded);
     auto found = std::ranges::find(all, type, &TypeBytes::type);
     if (found == all.end()) found = all.insert(all.end(), {.type = type, .bytes = 0});
-    const Tile& where = map.tile(tile);
     const auto thawed = static_cast<double>(where.row_count * matrix.row_bytes());
     found->bytes +=
         static_cast<uint64_t>(map.visited_bytes(tile) * thawed / static_cast<double>(where.bytes));

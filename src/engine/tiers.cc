@@ -42,31 +42,25 @@ std::vector<WeightForm> FormsOfFrozen(std::span<const WeightMatrix> matrices) {
 
 bool MarkFasterThawed(const MachineRates& rates, std::vector<WeightMatrix>& matrices) {
   for (WeightMatrix& matrix : matrices) {
-    matrix.changes_form = matrix.is_frozen() && IsFasterThawed(rates, matrix.type);
+    const bool is_faster = matrix.is_frozen() && IsFasterThawed(rates, matrix.type);
+    matrix.form = is_faster ? FrozenForm::kEither : FrozenForm::kCoded;
   }
   return std::ranges::any_of(matrices, &WeightMatrix::changes_form);
 }
 
-Result<void> ThawWhatFits(std::vector<WeightMatrix>& matrices,
-                          FunctionRef<Result<bool>(const std::vector<WeightMatrix>&)> fits) {
-  std::vector<size_t> candidates;
-  for (size_t i = 0; i < matrices.size(); ++i) {
-    if (matrices[i].changes_form) candidates.push_back(i);
-  }
-  const auto thaw_first = [&](size_t n) {
-    for (size_t i = 0; i < candidates.size(); ++i) matrices[candidates[i]].is_thawed = i < n;
-  };
-  size_t most = 0;                          // that are known to fit
-  size_t too_many = candidates.size() + 1;  // that are known not to
+void ThawWhatFits(TileMap& map, FunctionRef<bool()> fits) {
+  int32_t all = 0;
+  for (int32_t tile = 0; tile < map.tile_count(); ++tile) all += map.changes_form(tile) ? 1 : 0;
+  const auto thaw_first = [&](int32_t n) { map.SetThawed([&](int32_t) { return n-- > 0; }); };
+  int32_t most = 0;            // that are known to fit
+  int32_t too_many = all + 1;  // that are known not to
   while (too_many - most > 1) {
     // All of them first: that is what most have memory for, or next to none.
-    const size_t n = too_many > candidates.size() ? candidates.size() : (most + too_many) / 2;
+    const int32_t n = too_many > all ? all : most + (too_many - most) / 2;
     thaw_first(n);
-    THAW_ASSIGN(const bool do_fit, fits(matrices));
-    (do_fit ? most : too_many) = n;
+    (fits() ? most : too_many) = n;
   }
   thaw_first(most);
-  return {};
 }
 
 }  // namespace thaw

@@ -28,14 +28,13 @@ Result<Tier> FindTier(std::string_view name);
 // The forms whose rates tell for these matrices: coded and thawed, of each kind that is there.
 std::vector<WeightForm> FormsOfFrozen(std::span<const WeightMatrix> matrices);
 
-// Marks the frozen matrices (changes_form) that one token is multiplied with faster when they are
-// thawed; `rates` must know FormsOfFrozen. True when there is any.
+// Marks the frozen matrices (FrozenForm::kEither, else kCoded) that one token is multiplied with
+// faster when they are thawed; `rates` must know FormsOfFrozen. True when there is any.
 bool MarkFasterThawed(const MachineRates& rates, std::vector<WeightMatrix>& matrices);
 
-// Holds as many of the marked matrices thawed as `fits` allows, in the order of their visits, the
-// others coded. `fits` is asked for some numbers of matrices, with those held so (is_thawed), first
+// Holds as many tiles of the marked matrices thawed as `fits` allows, in the order of their visits,
+// the others coded. `fits` is asked for some numbers of tiles, with those held so in `map`, first
 // for all; not for more than what has failed, nor for less than what did fit.
-Result<void> ThawWhatFits(std::vector<WeightMatrix>& matrices,
-                          FunctionRef<Result<bool>(const std::vector<WeightMatrix>&)> fits);
+void ThawWhatFits(TileMap& map, FunctionRef<bool()> fits);
 
 }  // namespace thaw

@@ -5,17 +5,34 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
+
+#include "io/memory_file.h"
 
 namespace thaw {
 namespace {
 
-// A matrix of each of these types, frozen but for the first.
+constexpr int64_t kTilesOfMatrix = 3;
+
+// A matrix of each of these types, of three tiles, frozen but for the first.
 std::vector<WeightMatrix> Matrices(std::initializer_list<ElementType> types) {
+  const auto file = std::make_shared<MemoryFile>("m.gguf", std::vector<std::byte>(1 << 20));
+  FrozenTensor frozen{
+      .kind = FrozenKind::kEcq,
+      .cols = 64,
+      .rows = 16 * kTilesOfMatrix,
+      .rows_per_stream = 16,
+      .streams_per_tile = 1,
+      .tiles = std::vector<FrozenTileEntry>(kTilesOfMatrix, {.offset = 0, .bytes = 64, .hash = 0})};
+  const auto shared = std::make_shared<const FrozenTensor>(std::move(frozen));
   std::vector<WeightMatrix> matrices;
   for (const ElementType type : types) {
-    matrices.emplace_back();
-    matrices.back().type = type;
-    if (matrices.size() > 1) matrices.back().frozen = std::make_shared<const FrozenTensor>();
+    matrices.push_back({.name = "w",
+                        .type = type,
+                        .rows = 16 * kTilesOfMatrix,
+                        .cols = 64,
+                        .file = file,
+                        .frozen = matrices.empty() ? nullptr : shared});
   }
   return matrices;
 }
@@ -29,43 +46,50 @@ MachineRates Rates(double coded_q8, double coded_bf16) {
   return rates;
 }
 
-int64_t CountThawed(const std::vector<WeightMatrix>& matrices) {
-  return std::ranges::count_if(matrices, &WeightMatrix::is_thawed);
+// The tiles that change their form and are thawed.
+std::vector<int32_t> Thawed(const TileMap& map) {
+  std::vector<int32_t> thawed;
+  for (int32_t tile = 0; tile < map.tile_count(); ++tile) {
+    if (map.changes_form(tile) && !map.tile(tile).is_coded) thawed.push_back(tile);
+  }
+  return thawed;
 }
 
 constexpr auto kQ8 = ElementType::kQ8_0;
 constexpr auto kB16 = ElementType::kBF16;
 
-TEST(Tiers, ThawsAsManyAsFit) {
-  for (const int64_t room : {0, 1, 2, 3, 4, 9}) {
-    auto matrices = Matrices({kQ8, kQ8, kQ8, kQ8, kQ8});
-    EXPECT_TRUE(MarkFasterThawed(Rates(5, 5), matrices));
-    ASSERT_TRUE(ThawWhatFits(
-        matrices, [&](const auto& some) -> Result<bool> { return CountThawed(some) <= room; }));
-    EXPECT_EQ(CountThawed(matrices), std::min<int64_t>(room, 4));
-    EXPECT_FALSE(matrices[0].is_thawed);
+// The tiles of five matrices, of which the first is one tile, thawed as far as there is room.
+TEST(Tiers, ThawsAsManyTilesAsFitInTheOrderOfTheirVisits) {
+  auto matrices = Matrices({kQ8, kQ8, kQ8, kQ8, kQ8});
+  EXPECT_TRUE(MarkFasterThawed(Rates(5, 5), matrices));
+  TileMap map = *TileMap::Create(matrices);
+  ASSERT_EQ(map.tile_count(), 13);
+  // Up and down again.
+  for (const size_t room : {12U, 0U, 1U, 2U, 3U, 4U, 11U, 99U, 7U, 0U}) {
+    int asked = 0;
+    ThawWhatFits(map, [&] {
+      ++asked;
+      return Thawed(map).size() <= room;
+    });
+    std::vector<int32_t> expected(std::min<size_t>(room, 12));
+    std::iota(expected.begin(), expected.end(), 1);
+    EXPECT_EQ(Thawed(map), expected);
+    EXPECT_LE(asked, 5);
   }
 }
 
 TEST(Tiers, LeavesCodedWhatIsNoFasterThawed) {
   auto matrices = Matrices({kQ8, kQ8, kB16, kQ8, kB16});
   EXPECT_TRUE(MarkFasterThawed(Rates(5, 9.9), matrices));
-  ASSERT_TRUE(ThawWhatFits(matrices, [](const auto&) -> Result<bool> { return true; }));
-  EXPECT_TRUE(matrices[1].is_thawed);
-  EXPECT_FALSE(matrices[2].is_thawed);
-  EXPECT_TRUE(matrices[3].is_thawed);
+  TileMap map = *TileMap::Create(matrices);
+  ThawWhatFits(map, [&] { return Thawed(map).size() <= 4; });
+  EXPECT_EQ(Thawed(map), (std::vector<int32_t>{1, 2, 3, 7})) << "all of one, and one of another";
+  ThawWhatFits(map, [] { return true; });
+  EXPECT_EQ(Thawed(map), (std::vector<int32_t>{1, 2, 3, 7, 8, 9}));
   EXPECT_FALSE(MarkFasterThawed(Rates(9.9, 9.9), matrices));
-}
-
-TEST(Tiers, HoldsCodedAgainWhatNoLongerFits) {
-  auto matrices = Matrices({kQ8, kQ8, kQ8, kQ8});
-  EXPECT_TRUE(MarkFasterThawed(Rates(5, 5), matrices));
-  for (const int64_t room : {3, 1, 0, 2}) {
-    ASSERT_TRUE(ThawWhatFits(
-        matrices, [&](const auto& some) -> Result<bool> { return CountThawed(some) <= room; }));
-    EXPECT_EQ(CountThawed(matrices), room);
-    EXPECT_EQ(matrices[1].is_thawed, room > 0) << "the first to be visited comes first";
-  }
+  map = *TileMap::Create(matrices);
+  ThawWhatFits(map, [] { return true; });
+  EXPECT_TRUE(Thawed(map).empty());
 }
 
 TEST(Tiers, AsksForTheRatesOfTheKindsThatAreThere) {

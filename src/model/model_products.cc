@@ -54,8 +54,8 @@ void Model::PlanWork(std::span<const Product> products) {
 void Model::PlanTile(const Product& product, int32_t tile, int64_t rows_per_item) {
   const int64_t rows = cache_.map().tile(tile).row_count;
   // Coded rows are decoded stream by stream.
-  if (const WeightMatrix& matrix = cache_.map().matrix_of(tile); matrix.is_coded()) {
-    const int64_t unit = matrix.frozen->rows_per_stream;
+  if (cache_.map().tile(tile).is_coded) {
+    const int64_t unit = cache_.map().matrix_of(tile).frozen->rows_per_stream;
     rows_per_item = std::max(rows_per_item / unit, int64_t{1}) * unit;
   }
   SharedPin& visit = visits_[visit_count_++];
@@ -122,16 +122,16 @@ void Model::MultiplyRows(const WorkItem& item, const std::byte* data, int64_t fi
                          std::byte* scratch) {
   const Product& product = *item.product;
   const WeightMatrix& matrix = cache_.map().matrix_of(item.tile);
-  const int64_t tile_rows = cache_.map().tile(item.tile).row_count;
+  const Tile& tile = cache_.map().tile(item.tile);
   const auto multiply = [&](int64_t begin, int64_t end, const Activations& x, float* out) {
-    if (matrix.is_coded()) {
+    if (tile.is_coded) {
       double seconds = 0;
       {
         const Stopwatch coded_product(seconds);
         MultiplyCoded(kernels_, decoder_,
                       {.kind = matrix.frozen->kind,
                        .data = data,
-                       .n_rows = tile_rows,
+                       .n_rows = tile.row_count,
                        .k = matrix.cols,
                        .rows_per_stream = matrix.frozen->rows_per_stream},
                       begin, end, x, out, product.token_stride(), scratch);
@@ -141,9 +141,9 @@ void Model::MultiplyRows(const WorkItem& item, const std::byte* data, int64_t fi
     }
     const WeightRows rows{.type = matrix.type,
                           .data = data,
-                          .n_rows = tile_rows,
+                          .n_rows = tile.row_count,
                           .k = matrix.cols,
-                          .is_packed = matrix.is_packed};
+                          .is_packed = tile.is_packed};
     kernels_.matmul(rows, begin, end, x, out, product.token_stride(), scratch);
   };
   const int64_t n_heads = product.weights->n_heads;

@@ -92,11 +92,6 @@ void PlaceTile(const WeightMatrix& matrix, size_t tile, int64_t row, Tile& place
   }
 }
 
-// A matrix's rows of a tile in memory.
-uint64_t MemoryBytes(const WeightMatrix& matrix, const Tile& tile, bool is_coded) {
-  return is_coded ? tile.bytes : static_cast<uint64_t>(tile.row_count * matrix.row_bytes());
-}
-
 }  // namespace
 
 std::string_view WeightGroupName(WeightGroup group) {
@@ -137,8 +132,6 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
       const uint64_t alignment = ReadAlignment(*tile.file);
       map.alignment_ = std::max(map.alignment_, alignment);
       tile.lead_bytes = tile.offset % alignment;
-      tile.memory_bytes = MemoryBytes(matrix, tile, matrix.is_coded());
-      tile.span_bytes = std::max(ReadSpan(tile.offset, tile.bytes, alignment), tile.memory_bytes);
       map.weight_bytes_ += tile.bytes;
       map.tiles_.push_back(tile);
       ++range.count;
@@ -150,19 +143,26 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
     map.layer_starts_.push_back(same_layer ? map.layer_starts_.back() : i);
     map.visited_bytes_ += map.visited_bytes(i);
   }
-  const auto align = [&](uint64_t bytes) {
-    return (bytes + map.alignment_ - 1) / map.alignment_ * map.alignment_;
-  };
   for (Tile& tile : map.tiles_) {
     const WeightMatrix& matrix = map.matrix(tile.matrix);
-    const uint64_t most =
-        std::max(tile.span_bytes, MemoryBytes(matrix, tile, /*is_coded=*/!matrix.may_be_thawed()));
-    tile.span_bytes = align(tile.span_bytes);
-    map.most_span_bytes_ += align(most);
-    map.most_tile_span_bytes_ = std::max(map.most_tile_span_bytes_, align(most));
+    map.Hold(tile, /*is_coded=*/matrix.is_frozen() && !matrix.may_be_thawed());
+    map.most_span_bytes_ += tile.span_bytes;
+    map.most_tile_span_bytes_ = std::max(map.most_tile_span_bytes_, tile.span_bytes);
+    if (matrix.changes_form()) map.Hold(tile, /*is_coded=*/true);
   }
   map.SumSpans();
   return map;
+}
+
+void TileMap::Hold(Tile& tile, bool is_coded) {
+  const WeightMatrix& matrix = matrices_[static_cast<size_t>(tile.matrix)];
+  tile.is_coded = is_coded;
+  tile.is_packed = matrix.is_packed && !is_coded;
+  tile.memory_bytes =
+      is_coded ? tile.bytes : static_cast<uint64_t>(tile.row_count * matrix.row_bytes());
+  const uint64_t span =
+      std::max(ReadSpan(tile.offset, tile.bytes, ReadAlignment(*tile.file)), tile.memory_bytes);
+  tile.span_bytes = (span + alignment_ - 1) / alignment_ * alignment_;
 }
 
 void TileMap::SumSpans() {
@@ -174,19 +174,24 @@ void TileMap::SumSpans() {
   }
 }
 
+void TileMap::SetThawed(FunctionRef<bool(int32_t tile)> is_thawed) {
+  for (int32_t i = 0; i < tile_count(); ++i) {
+    if (changes_form(i)) Hold(tiles_[static_cast<size_t>(i)], !is_thawed(i));
+  }
+  SumSpans();
+}
+
 void TileMap::TakeForms(const TileMap& other) {
-  THAW_CHECK(other.matrices_.size() == matrices_.size() && other.tile_count() == tile_count());
-  for (size_t i = 0; i < matrices_.size(); ++i) {
-    WeightMatrix& matrix = matrices_[i];
-    if (matrix.IsHeldAs(other.matrices_[i])) continue;
-    THAW_CHECK(matrix.changes_form);
-    matrix.is_thawed = other.matrices_[i].is_thawed;
-    matrix.is_packed = other.matrices_[i].is_packed;
-    for (int32_t tile = ranges_[i].first; tile < ranges_[i].first + ranges_[i].count; ++tile) {
-      const Tile& from = other.tile(tile);
-      tiles_[static_cast<size_t>(tile)].memory_bytes = from.memory_bytes;
-      tiles_[static_cast<size_t>(tile)].span_bytes = from.span_bytes;
-    }
+  THAW_CHECK(other.tile_count() == tile_count());
+  for (int32_t i = 0; i < tile_count(); ++i) {
+    Tile& tile = tiles_[static_cast<size_t>(i)];
+    const Tile& from = other.tile(i);
+    if (tile.IsHeldAs(from)) continue;
+    THAW_CHECK(changes_form(i));
+    tile.is_coded = from.is_coded;
+    tile.is_packed = from.is_packed;
+    tile.memory_bytes = from.memory_bytes;
+    tile.span_bytes = from.span_bytes;
   }
   SumSpans();
 }

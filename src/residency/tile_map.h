@@ -3,7 +3,7 @@
 // A tile is a run of whole rows of one matrix: the unit of reading, thawing, pinning and eviction.
 // Tiles stand in the order in which a forward pass visits them, which is what makes prefetching
 // exact. The map is made once at load and holds no weights; nothing of it changes but in which form
-// frozen matrices lie in memory (TakeForms). Thread safe while it is const.
+// frozen tiles lie in memory (SetThawed, TakeForms). Thread safe while it is const.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/result.h"
 #include "codec/frozen_tensor.h"
 #include "io/file.h"
@@ -30,6 +31,13 @@ enum class MatrixUse : uint8_t {
   kMultiplied,
   kLookedUp,  // row by row, as a table (residency/row_cache.h): it gets no tiles
   kBoth,      // an embedding that is the output matrix too
+};
+
+// How the tiles of a frozen matrix are held in memory.
+enum class FrozenForm : uint8_t {
+  kCoded,
+  kThawed,  // when they are read, to rows of WeightMatrix::type
+  kEither,  // each as TileMap::SetThawed says, which may change while the map is in use
 };
 
 // A tensor with the rows of one expert.
@@ -56,16 +64,14 @@ struct WeightMatrix {
   // these rows alone where the tensor has others too. `type` is that of its rows once they are
   // thawed. nullptr for others.
   std::shared_ptr<const FrozenTensor> frozen = nullptr;
-  // Its frozen tiles are thawed when they are read, to rows of `type` in memory; else they stay
-  // coded there.
-  bool is_thawed = false;
-  // Frozen: whether it is thawed may change while the map is in use. Sizes that are fixed by then
-  // are those of the form that takes more.
-  bool changes_form = false;
+  // Of a frozen one. Sizes that are fixed before a form changes are those of the one that takes
+  // more.
+  FrozenForm form = FrozenForm::kCoded;
 
   MatrixUse use = MatrixUse::kMultiplied;
 
-  // Its tiles lie packed in memory (tensor/packed_rows.h, where CanPackRows must hold for it).
+  // Its tiles lie packed in memory where they are not coded (tensor/packed_rows.h, where
+  // CanPackRows must hold for it).
   bool is_packed = false;
 
   // Of how many experts it holds the rows, as many of each, one expert after another: a pass visits
@@ -81,14 +87,10 @@ struct WeightMatrix {
   bool is_looked_up() const { return use != MatrixUse::kMultiplied; }
   int64_t row_bytes() const { return RowBytes(type, cols); }
   bool is_frozen() const { return frozen != nullptr; }
-  // Its tiles are coded in memory.
-  bool is_coded() const { return is_frozen() && !is_thawed; }
   // Its tiles are coded in memory or thawed there, at some time.
-  bool may_be_coded() const { return is_frozen() && (!is_thawed || changes_form); }
-  bool may_be_thawed() const { return is_thawed || changes_form; }
-  bool IsHeldAs(const WeightMatrix& other) const {
-    return is_thawed == other.is_thawed && is_packed == other.is_packed;
-  }
+  bool may_be_coded() const { return is_frozen() && form != FrozenForm::kThawed; }
+  bool may_be_thawed() const { return is_frozen() && form != FrozenForm::kCoded; }
+  bool changes_form() const { return is_frozen() && form == FrozenForm::kEither; }
   bool is_chosen() const { return n_experts > 0; }
   int64_t rows_of_expert() const { return is_chosen() ? rows / n_experts : rows; }
   // Tiles begin anew at each multiple of it: at each expert, and at each matrix of a frozen tensor.
@@ -106,14 +108,22 @@ struct Tile {
   const File* file = nullptr;  // one of its matrix's
   uint64_t offset = 0;         // bytes from the start of the file
   uint64_t bytes = 0;
-  uint64_t memory_bytes = 0;  // of its rows in memory: more than in the file where they are thawed
-  uint64_t hash = 0;          // XXH3 of its bytes in the file, of a frozen one
+  uint64_t hash = 0;  // XXH3 of its bytes in the file, of a frozen one
+
+  // Its rows in memory.
+  uint64_t memory_bytes = 0;  // more than in the file where they are thawed
+  bool is_coded = false;
+  bool is_packed = false;
 
   // The room that a read of it and its rows need in memory, a multiple of TileMap::alignment():
   // direct reads begin and end at multiples of it in the file, so `lead` bytes come before the
   // tile's own.
   uint64_t span_bytes = 0;
   uint64_t lead_bytes = 0;
+
+  bool IsHeldAs(const Tile& other) const {
+    return is_coded == other.is_coded && is_packed == other.is_packed;
+  }
 };
 
 class TileMap {
@@ -176,9 +186,11 @@ class TileMap {
   uint64_t most_span_bytes() const { return most_span_bytes_; }
   uint64_t most_tile_span_bytes() const { return most_tile_span_bytes_; }
 
-  // Holds matrices that change their form in those that `other` has them in, a map of the same
-  // tiles. Costs a look at each tile; what changes is is_thawed and is_packed of the matrices,
-  // sizes in memory of their tiles and the sums of those.
+  bool changes_form(int32_t tile_index) const { return matrix_of(tile_index).changes_form(); }
+  // Holds each tile that changes its form thawed where `is_thawed` says so, else coded. Costs a
+  // look at each tile; what changes is how rows of tiles lie in memory, and sums of that.
+  void SetThawed(FunctionRef<bool(int32_t tile)> is_thawed);
+  // The same with the forms of another map of the same tiles.
   void TakeForms(const TileMap& other);
 
   // Scratch that packing any of the tiles, or looking through or thawing a frozen one, takes in any
@@ -189,6 +201,7 @@ class TileMap {
   uint64_t alignment() const { return alignment_; }
 
  private:
+  void Hold(Tile& tile, bool is_coded);
   void SumSpans();
 
   std::vector<WeightMatrix> matrices_;

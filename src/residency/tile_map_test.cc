@@ -91,8 +91,8 @@ TEST(TileMap, NoTileHoldsRowsOfTwoExperts) {
   EXPECT_DOUBLE_EQ(map->visited_bytes(), 4096 * (16 + 200));
 }
 
-TEST(TileMap, FrozenTilesAreThoseOfTheFile) {
-  // Two matrices of 80 rows, of heads: tiles of 32, 32 and 16 rows each.
+// Two matrices of 80 rows, of heads: tiles of 32, 32 and 16 rows each.
+WeightMatrix FrozenMatrix() {
   FrozenTensor frozen{.kind = FrozenKind::kEcq,
                       .dimensions = 3,
                       .cols = 64,
@@ -108,7 +108,11 @@ TEST(TileMap, FrozenTilesAreThoseOfTheFile) {
   matrix.type = ElementType::kQ8_0;
   matrix.first_row = 1000;
   matrix.frozen = std::make_shared<const FrozenTensor>(frozen);
-  const auto map = TileMap::Create({matrix});
+  return matrix;
+}
+
+TEST(TileMap, FrozenTilesAreThoseOfTheFile) {
+  const auto map = TileMap::Create({FrozenMatrix()});
   ASSERT_TRUE(map) << map.error().message;
   ASSERT_EQ(map->tile_count(), 6);
   int64_t row = 0;
@@ -124,6 +128,55 @@ TEST(TileMap, FrozenTilesAreThoseOfTheFile) {
   }
   EXPECT_EQ(row, 160);
   EXPECT_EQ(map->Describe(4), "tensor 'w', rows 1112 to 1143");
+}
+
+TEST(TileMap, HoldsFrozenTilesCodedOrThawed) {
+  WeightMatrix matrix = FrozenMatrix();
+  matrix.is_packed = true;
+  const uint64_t thawed = static_cast<uint64_t>(32 * matrix.row_bytes());
+  const auto expect = [](const Tile& tile, bool is_coded, uint64_t memory_bytes) {
+    EXPECT_EQ(tile.is_coded, is_coded);
+    EXPECT_EQ(tile.is_packed, !is_coded);
+    EXPECT_EQ(tile.memory_bytes, memory_bytes);
+    EXPECT_EQ(tile.span_bytes, memory_bytes);
+  };
+  for (const FrozenForm form : {FrozenForm::kCoded, FrozenForm::kThawed, FrozenForm::kEither}) {
+    matrix.form = form;
+    auto map = TileMap::Create({matrix});
+    ASSERT_TRUE(map) << map.error().message;
+    const bool thaws = form == FrozenForm::kThawed;
+    expect(map->tile(3), !thaws, thaws ? thawed : 64);
+    EXPECT_EQ(map->span_bytes(), thaws ? 5 * thawed : 6 * 64);
+    EXPECT_EQ(map->most_span_bytes(), form == FrozenForm::kCoded ? 6 * 64 : 5 * thawed);
+    EXPECT_EQ(map->most_tile_span_bytes(), form == FrozenForm::kCoded ? 64 : thawed);
+  }
+  auto map = TileMap::Create({matrix});
+  ASSERT_TRUE(map);
+  const TileMap coded = *map;
+  map->SetThawed([](int32_t tile) { return tile == 1 || tile == 2; });
+  expect(map->tile(0), true, 64);
+  expect(map->tile(1), false, thawed);
+  expect(map->tile(2), false, thawed / 2);
+  EXPECT_EQ(map->span_bytes(), 4 * 64 + thawed / 2 * 3);
+  EXPECT_EQ(map->largest_span_bytes(), thawed);
+  TileMap other = coded;
+  other.TakeForms(*map);
+  expect(other.tile(1), false, thawed);
+  EXPECT_EQ(other.span_bytes(), map->span_bytes());
+  other.TakeForms(coded);
+  expect(other.tile(1), true, 64);
+  EXPECT_EQ(other.span_bytes(), 6 * 64);
+}
+
+TEST(TileMap, LeavesFormsThatDoNotChange) {
+  WeightMatrix matrix = FrozenMatrix();
+  matrix.form = FrozenForm::kThawed;
+  auto map = TileMap::Create({MatrixOf(16, 64, 0, FileOf(4096)), matrix});
+  ASSERT_TRUE(map) << map.error().message;
+  map->SetThawed([](int32_t) { return false; });
+  EXPECT_FALSE(map->changes_form(0));
+  EXPECT_FALSE(map->changes_form(1));
+  EXPECT_FALSE(map->tile(1).is_coded);
 }
 
 TEST(TileMap, RefusesAMatrixBeyondTheEndOfItsFile) {

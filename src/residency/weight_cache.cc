@@ -251,19 +251,19 @@ bool WeightCache::CopyIfResident(const TableRow& at, std::span<std::byte> out) {
   const int32_t tile = map_.TileOfRow(at.matrix, at.row);
   const auto resident = PinIfResident(tile);
   if (!resident) return false;
-  const int64_t row_in_tile = at.row - map_.tile(tile).row_begin;
+  const Tile& where = map_.tile(tile);
+  const int64_t row_in_tile = at.row - where.row_begin;
   const std::byte* data = resident->data().data();
-  if (source.is_coded()) {
+  if (where.is_coded) {
     // It was looked through when it was read.
     const auto start = Clock::now();
     WithThawScratch([&](std::byte* group) {
-      THAW_CHECK(ThawRow(*options_.decoder, *source.frozen, map_.tile(tile).row_count,
-                         resident->data(), row_in_tile, group, out));
+      THAW_CHECK(ThawRow(*options_.decoder, *source.frozen, where.row_count, resident->data(),
+                         row_in_tile, group, out));
     });
     thaw_ns_.fetch_add(NanosecondsSince(start), std::memory_order_relaxed);
-  } else if (source.is_packed) {
-    CopyPackedRow(source.type, source.cols, map_.tile(tile).row_count, data, row_in_tile,
-                  out.data());
+  } else if (where.is_packed) {
+    CopyPackedRow(source.type, source.cols, where.row_count, data, row_in_tile, out.data());
   } else {
     std::memcpy(out.data(), data + static_cast<uint64_t>(row_in_tile) * out.size(), out.size());
   }

@@ -72,7 +72,7 @@ class PinnedTile {
   ~PinnedTile();
 
   // The tile's rows: as in the file, one after another, coded where they are frozen; or thawed, or
-  // packed (WeightMatrix::is_thawed, is_packed).
+  // packed (Tile::is_coded, is_packed).
   std::span<const std::byte> data() const { return data_; }
 
  private:
@@ -133,7 +133,7 @@ class WeightCache {
   // readers at their most, and one of those that pin.
   static int MostThawers(int io_threads);
 
-  // SetForms changes the forms of matrices in it.
+  // SetForms changes the forms of tiles in it.
   const TileMap& map() const { return map_; }
   const Policy& policy() const { return policy_; }
 
@@ -211,7 +211,7 @@ class WeightCache {
   // again; what is pinned follows with its last pin. Errors as Create, with nothing changed.
   Result<void> SetCapacity(uint64_t bytes);
 
-  // Holds matrices in the forms that `forms` has them in, a map of the same tiles, within a new
+  // Holds tiles in the forms that `forms` has them in, a map of the same tiles, within a new
   // capacity. Tiles in another form leave and are read again when they are visited. False, with
   // nothing changed, while a handle holds one of them. Not while a pass or another SetForms runs;
   // waits for reads of tiles that change. Errors as Create, with nothing changed.
@@ -346,11 +346,13 @@ class WeightCache {
   // Calls body(scratch) with scratch of this thread alone.
   void WithThawScratch(FunctionRef<void(std::byte* scratch)> body);
 
+  bool IsThawed(int32_t tile) const {
+    return map_.matrix_of(tile).is_frozen() && !map_.tile(tile).is_coded;
+  }
   // Where a tile's rows begin in its memory: packed ones at its start, others behind what a direct
   // read brings with them.
   uint64_t DataOffset(int32_t tile) const {
-    const WeightMatrix& matrix = map_.matrix_of(tile);
-    return matrix.is_packed || matrix.is_thawed ? 0 : map_.tile(tile).lead_bytes;
+    return map_.tile(tile).is_packed || IsThawed(tile) ? 0 : map_.tile(tile).lead_bytes;
   }
 
   TileState& state(int32_t tile) { return tiles_[static_cast<size_t>(tile)]; }

@@ -52,7 +52,7 @@ Result<bool> WeightCache::SetForms(const TileMap& forms, uint64_t capacity_bytes
 std::vector<int32_t> WeightCache::TilesInOtherForms(const TileMap& forms) const {
   std::vector<int32_t> tiles;
   for (int32_t tile = 0; tile < map_.tile_count(); ++tile) {
-    if (!map_.matrix_of(tile).IsHeldAs(forms.matrix_of(tile))) tiles.push_back(tile);
+    if (!map_.tile(tile).IsHeldAs(forms.tile(tile))) tiles.push_back(tile);
   }
   return tiles;
 }

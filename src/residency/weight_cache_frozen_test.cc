@@ -58,7 +58,7 @@ class FrozenModel {
     file_ = std::make_shared<MemoryFile>("f.gguf", std::move(bytes));
   }
 
-  // All matrices in one form, or each in its own.
+  // All tiles in one form, or each matrix's in its own.
   TileMap Map(Form form) const { return Map(std::vector<Form>(kinds_.size(), form)); }
   TileMap Map(const std::vector<Form>& forms) const {
     std::vector<WeightMatrix> matrices;
@@ -70,12 +70,15 @@ class FrozenModel {
                           .file = file_,
                           .layer = static_cast<int32_t>(i),
                           .frozen = frozen_[i],
-                          .is_thawed = forms[i] != Form::kCoded,
-                          .changes_form = true,
+                          .form = FrozenForm::kEither,
                           .use = MatrixUse::kBoth,
                           .is_packed = forms[i] == Form::kThawedAndPacked});
     }
-    return *TileMap::Create(std::move(matrices));
+    TileMap map = *TileMap::Create(std::move(matrices));
+    map.SetThawed([&](int32_t tile) {
+      return forms[static_cast<size_t>(tile / kTilesOfMatrix)] != Form::kCoded;
+    });
+    return map;
   }
 
   // What a tile is in memory in that form.
@@ -289,6 +292,24 @@ TEST(FrozenForms, LeaveAloneWhatKeepsItsForm) {
   ASSERT_TRUE(*cache->SetForms(model.Map(forms), unlimited));
   RunPass(*cache, model, forms);
   EXPECT_EQ(counted.misses(), kTilesOfMatrix) << "nothing changed";
+}
+
+TEST(FrozenForms, DifferFromTileToTile) {
+  const FrozenModel model(kBothKinds);
+  const auto cache = CacheOf(model.Map(Form::kCoded));
+  RunPass(*cache, model, std::vector<Form>(kBothKinds.size(), Form::kCoded));
+  TileMap mixed = model.Map(Form::kCoded);
+  mixed.SetThawed([](int32_t tile) { return tile % 2 == 1; });
+  ASSERT_TRUE(*cache->SetForms(mixed, WeightCacheOptions::kUnlimited));
+  const CountedSince counted(*cache);
+  for (int32_t tile = 0; tile < mixed.tile_count(); ++tile) {
+    const auto pinned = cache->Pin(tile);
+    ASSERT_TRUE(pinned);
+    const Form form = tile % 2 == 1 ? Form::kThawed : Form::kCoded;
+    EXPECT_TRUE(IsExpected(model, tile, form, pinned->data())) << tile;
+  }
+  EXPECT_EQ(counted.misses(), mixed.tile_count() / 2) << "of those in the other form";
+  EXPECT_TRUE(cache->Verify(kKeepGoing));
 }
 
 TEST(FrozenForms, StayWhileAHandleHoldsOneOfThem) {

@@ -309,8 +309,8 @@ ReadRequest WeightCache::RequestFor(int32_t tile) {
 // the lock: the tile is loading, so nobody else touches it.
 uint64_t WeightCache::Thaw(int32_t tile, std::byte* buffer, ReadCompletion& read) {
   const bool needs_checksum = !state(tile).has_checksum;
-  const WeightMatrix& matrix = map_.matrix_of(tile);
-  if (!read.outcome || (!needs_checksum && !matrix.is_packed && !matrix.is_frozen())) return 0;
+  const bool is_frozen = map_.matrix_of(tile).is_frozen();
+  if (!read.outcome || (!needs_checksum && !map_.tile(tile).is_packed && !is_frozen)) return 0;
   const auto start = Clock::now();
   read.outcome = CheckRead(tile, buffer + map_.tile(tile).lead_bytes, needs_checksum);
   if (read.outcome) read.outcome = Form(tile, buffer);
@@ -346,7 +346,7 @@ Result<void> WeightCache::CheckFrozen(int32_t tile, const std::byte* coded, bool
                 "{}: the frozen tile at offset {} has the hash {:016x}, expected {:016x}",
                 where.file->path(), where.offset, hash, where.hash);
   }
-  if (!is_first || matrix.is_thawed) return {};
+  if (!is_first || !where.is_coded) return {};
   Result<void> checked;
   WithThawScratch([&](std::byte* scratch) {
     checked =
@@ -370,10 +370,10 @@ void WeightCache::WithThawScratch(FunctionRef<void(std::byte* scratch)> body) {
 }
 
 Result<void> WeightCache::Form(int32_t tile, std::byte* buffer) {
-  const WeightMatrix& matrix = map_.matrix_of(tile);
-  if (matrix.is_thawed) return FormThawed(tile, buffer);
-  if (!matrix.is_packed) return {};
+  if (IsThawed(tile)) return FormThawed(tile, buffer);
   const Tile& where = map_.tile(tile);
+  if (!where.is_packed) return {};
+  const WeightMatrix& matrix = map_.matrix_of(tile);
   WithThawScratch([&](std::byte* scratch) {
     PackRows(matrix.type, matrix.cols, where.row_count, buffer + where.lead_bytes, buffer, scratch);
   });
@@ -391,7 +391,7 @@ Result<void> WeightCache::FormThawed(int32_t tile, std::byte* buffer) {
         ThawTile(*options_.decoder, matrix.frozen->kind, matrix.cols,
                  matrix.frozen->rows_per_stream, where.row_count, {coded, where.bytes}, buffer);
     if (thawed) thawed = CheckThawed(matrix, where.row_count, buffer);
-    if (thawed && !matrix.is_packed) UnpackGroups(matrix, where.row_count, buffer, scratch);
+    if (thawed && !where.is_packed) UnpackGroups(matrix, where.row_count, buffer, scratch);
   });
   return NameBroken(where, std::move(thawed));
 }
