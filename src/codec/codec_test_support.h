@@ -1,6 +1,7 @@
 // Weights as frozen tensors hold them, made up for tests.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -56,24 +57,20 @@ inline EcqRows RandomEcqRows(int64_t rows, int64_t cols, double deviation, int t
   std::mt19937 random(seed);
   std::normal_distribution<double> normal(0, deviation);
   EcqRows made{.rows = rows, .cols = cols, .q = {}, .scales = {}, .shifts = {}};
-  made.q.resize(static_cast<size_t>(rows * cols));
+  std::vector<int8_t> numbers(static_cast<size_t>(rows * cols));
   for (int64_t row = 0; row < rows; ++row) {
     made.scales.push_back(static_cast<uint16_t>(0x1000 + random() % 0x1000));
     if (random() % 4 == 0) {
       made.shifts.push_back(
           {row, static_cast<int64_t>(random()) % (cols / 32), static_cast<int>(1 + random() % 3)});
     }
-    for (int64_t c = 0; c < 4; ++c) {
-      Trellis trellis;
-      for (int64_t col = c; col < cols; col += 4) {
-        auto m = static_cast<int>(std::lround(normal(random)));
-        if (static_cast<int>(random() % 1000) < tails) m = static_cast<int>(random() % 128) - 64;
-        m = std::clamp(m, -64, 63);
-        made.q[static_cast<size_t>(row * cols + col)] = static_cast<int8_t>(2 * m + trellis.bit());
-        trellis.Step(m & 1);
-      }
+    for (int64_t col = 0; col < cols; ++col) {
+      auto m = static_cast<int>(std::lround(normal(random)));
+      if (static_cast<int>(random() % 1000) < tails) m = static_cast<int>(random() % 128) - 64;
+      numbers[static_cast<size_t>(row * cols + col)] = static_cast<int8_t>(std::clamp(m, -64, 63));
     }
   }
+  made.q = TrellisIntegers(rows, cols, numbers);
   return made;
 }
 

@@ -222,6 +222,24 @@ std::vector<std::byte> ShiftSection(int64_t cols, std::span<const BlockShift> sh
 
 }  // namespace
 
+std::vector<int8_t> TrellisIntegers(int64_t rows, int64_t cols, std::span<const int8_t> numbers) {
+  THAW_CHECK(std::ssize(numbers) == rows * cols);
+  std::vector<int8_t> q(numbers.size());
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t first = 0; first < kFrozenColsOfVector; ++first) {
+      Trellis trellis;
+      for (int64_t col = first; col < cols; col += kFrozenColsOfVector) {
+        const auto at = static_cast<size_t>(row * cols + col);
+        const int m = numbers[at];
+        THAW_CHECK(m >= kFrozenLeastNumber && m < kFrozenLeastNumber + kFrozenNumbers);
+        q[at] = static_cast<int8_t>(2 * m + trellis.bit());
+        trellis.Step(m & 1);
+      }
+    }
+  }
+  return q;
+}
+
 void AppendEcqStream(int64_t rows, int64_t cols, std::span<const int8_t> q,
                      std::span<const uint16_t> scales, std::span<const BlockShift> shifts,
                      std::vector<std::byte>& out) {

@@ -18,6 +18,10 @@ struct BlockShift {
   int shift;  // 1 to 15
 };
 
+// The integers of `rows` rows of `cols` columns that the trellis gives for the numbers m, row-major
+// and within -64 and 63: q = 2 m + z.
+std::vector<int8_t> TrellisIntegers(int64_t rows, int64_t cols, std::span<const int8_t> numbers);
+
 // Appends the stream of `rows` rows of `cols` integers, row-major, that keep to the trellis. The
 // lowest bits are coded raw where that makes the stream smaller. `scales`: [rows] f16.
 void AppendEcqStream(int64_t rows, int64_t cols, std::span<const int8_t> q,

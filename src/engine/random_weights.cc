@@ -217,17 +217,9 @@ std::vector<std::byte> RandomFrozenStream(FrozenKind kind, int64_t rows, int64_t
     return stream;
   }
   constexpr double kDeviation = 3.6;  // of numbers with an entropy of 3.9 bits
-  std::vector<int8_t> q(static_cast<size_t>(rows * cols));
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t lane = 0; lane < kFrozenColsOfVector; ++lane) {
-      Trellis trellis;
-      for (int64_t col = lane; col < cols; col += kFrozenColsOfVector) {
-        const auto m = static_cast<int>(std::lround(kDeviation * normal()));
-        q[static_cast<size_t>(row * cols + col)] = static_cast<int8_t>(2 * m + trellis.bit());
-        trellis.Step(m & 1);
-      }
-    }
-  }
+  std::vector<int8_t> numbers(static_cast<size_t>(rows * cols));
+  for (int8_t& m : numbers) m = static_cast<int8_t>(std::lround(kDeviation * normal()));
+  const std::vector<int8_t> q = TrellisIntegers(rows, cols, numbers);
   const std::vector<uint16_t> scales(static_cast<size_t>(rows), F32ToF16(0.003F));
   AppendEcqStream(rows, cols, q, scales, {}, stream);
   return stream;
