@@ -11,6 +11,7 @@
 #include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "base/log.h"
+#include "kernels/check_data.h"
 #include "kernels/dequantize.h"
 #include "kernels/portable/portable.h"
 #include "tensor/finite_rows.h"
@@ -28,30 +29,9 @@ constexpr int64_t kTokens = 19;
 // Of what the terms of a sum come to: far above rounding, far below a wrong quant.
 constexpr double kTolerance = 1e-4;
 
-// Numbers that are the same at every start (Numerical Recipes' "quick and dirty" generator).
-class Numbers {
- public:
-  uint32_t Next() { return state_ = state_ * 1664525 + 1013904223; }
-  float NextFloat() { return static_cast<float>(Next() >> 8) * 0x1p-23f - 1; }  // in [-1, 1)
-  std::vector<float> Floats(int64_t n) {
-    std::vector<float> floats(static_cast<size_t>(n));
-    for (float& f : floats) f = NextFloat();
-    return floats;
-  }
-
- private:
-  uint32_t state_ = 1;
-};
-
-AlignedBuffer Allocate(int64_t bytes) {
-  auto buffer = AlignedBuffer::Allocate(static_cast<size_t>(bytes), "checking the kernels");
-  THAW_CHECK(buffer);
-  return *std::move(buffer);
-}
-
 // A row of any bytes whose weights are numbers, and where they are plain ones or the scales are
 // bytes, of moderate size.
-void FillRow(ElementType type, Numbers& numbers, std::span<std::byte> row) {
+void FillRow(ElementType type, CheckNumbers& numbers, std::span<std::byte> row) {
   const auto block_bytes = static_cast<size_t>(Info(type).block_bytes);
   const auto sign = std::byte{0x80};
   do {
@@ -172,8 +152,8 @@ class Checker {
     const std::vector<float> q = numbers_.Floats(kQueries * kGroup * kHeadDim);
     const std::vector<float> slopes = {0.5f, 0.0625f, 0};
     for (const KvType type : kAllKvTypes) {
-      AlignedBuffer keys = Allocate(KeyBytes(type, kHeadDim, kPositions));
-      AlignedBuffer values = Allocate(kPositions * KvRowBytes(type, kHeadDim));
+      AlignedBuffer keys = AllocateForCheck(KeyBytes(type, kHeadDim, kPositions));
+      AlignedBuffer values = AllocateForCheck(kPositions * KvRowBytes(type, kHeadDim));
       std::ranges::fill(keys.bytes(), std::byte{0});
       for (int64_t position = 0; position < kPositions; ++position) {
         const std::vector<float> row = numbers_.Floats(kHeadDim);
@@ -183,7 +163,7 @@ class Checker {
       }
       const auto attend = [&](const KernelTable& table) {
         std::vector<float> out(q.size());
-        AlignedBuffer scratch = Allocate(AttentionScratchBytes(kGroup, kHeadDim, kHeadDim));
+        AlignedBuffer scratch = AllocateForCheck(AttentionScratchBytes(kGroup, kHeadDim, kHeadDim));
         Attend(table,
                {.q = q.data(),
                 .q_stride = kGroup * kHeadDim,
@@ -210,7 +190,7 @@ class Checker {
   void CheckMatMul(ElementType type) {
     const ElementTypeInfo& info = Info(type);
     const auto row_bytes = static_cast<size_t>(RowBytes(type, kLength));
-    AlignedBuffer rows = Allocate(kRows * static_cast<int64_t>(row_bytes));
+    AlignedBuffer rows = AllocateForCheck(kRows * static_cast<int64_t>(row_bytes));
     for (size_t row = 0; row < kRows; ++row) {
       FillRow(type, numbers_, rows.bytes().subspan(row * row_bytes, row_bytes));
     }
@@ -219,10 +199,10 @@ class Checker {
     std::vector<float> values = numbers_.Floats(kTokens * kLength);
     for (size_t i = 5; i < values.size(); i += 331) values[i] *= 40;  // outliers
 
-    AlignedBuffer quantized = Allocate(ActivationBytes(kTokens, kLength));
+    AlignedBuffer quantized = AllocateForCheck(ActivationBytes(kTokens, kLength));
     const Activations all = ViewActivations(values.data(), kTokens, kLength, quantized.data());
     table_.quantize_activations(all, 0, kTokens);
-    AlignedBuffer reference = Allocate(ActivationBytes(kTokens, kLength));
+    AlignedBuffer reference = AllocateForCheck(ActivationBytes(kTokens, kLength));
     const Activations expected = ViewActivations(values.data(), kTokens, kLength, reference.data());
     portable::QuantizeActivations(expected, 0, kTokens);
     const std::vector<double> seen = SeenBy(info, expected);
@@ -230,11 +210,11 @@ class Checker {
     Compare(fmt::format("matmul of {}", info.name), {type, rows.data(), kRows, kLength}, all,
             weights, seen);
     if (!table_.packs_rows || !CanPackRows(type, kLength)) return;
-    AlignedBuffer scratch = Allocate(PackScratchBytes(type, kLength));
+    AlignedBuffer scratch = AllocateForCheck(PackScratchBytes(type, kLength));
     PackRows(type, kLength, kRows, rows.data(), rows.data(), scratch.data());
     const WeightRows packed{type, rows.data(), kRows, kLength, /*is_packed=*/true};
     Compare(fmt::format("matmul of {}, packed", info.name), packed, all, weights, seen);
-    AlignedBuffer memory = Allocate(ActivationBytes(1, kLength));
+    AlignedBuffer memory = AllocateForCheck(ActivationBytes(1, kLength));
     const Activations first = ViewActivations(values.data(), 1, kLength, memory.data());
     table_.quantize_activations(first, 0, 1);
     Compare(fmt::format("matmul of {}, packed, one token", info.name), packed, first, weights,
@@ -262,7 +242,7 @@ class Checker {
   void Compare(const std::string& what, const WeightRows& rows, const Activations& activations,
                std::span<const float> weights, std::span<const double> seen) {
     std::vector<float> out(static_cast<size_t>(activations.n_tokens * kRows));
-    AlignedBuffer scratch = Allocate(MatMulScratchBytes(kLength));
+    AlignedBuffer scratch = AllocateForCheck(MatMulScratchBytes(kLength));
     table_.matmul(rows, 0, kRows, activations, out.data(), kRows, scratch.data());
     for (size_t at = 0; at < out.size(); ++at) {
       const std::span row = weights.subspan(at % kRows * kLength, kLength);
@@ -279,7 +259,7 @@ class Checker {
   }
 
   const KernelTable& table_;
-  Numbers numbers_;
+  CheckNumbers numbers_;
   std::optional<std::string> disagreement_;  // the first
 };
 
