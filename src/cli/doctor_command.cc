@@ -28,6 +28,7 @@
 #include "gguf/gguf_file.h"
 #include "io/device.h"
 #include "io/read_queue.h"
+#include "kernels/coded_self_check.h"
 #include "kernels/kernel_table.h"
 #include "kernels/self_check.h"
 #include "tensor/element_type.h"
@@ -155,6 +156,8 @@ Result<Json> DescribeMachine(const DoctorOptions& options, const File* file) {
   std::vector<ElementType> types;  // all, so that whatever is wrong here is found
   for (const ElementTypeInfo& info : AllElementTypes()) types.push_back(info.type);
   THAW_ASSIGN(const KernelChoice kernels, SelectCheckedKernels("", types));
+  THAW_ASSIGN(const TileDecoder* decoder,
+              SelectCheckedDecoder(kCpuBackend, *kernels.table, kAllFrozenKinds));
   const std::vector<TableNeeds> tables = NeedsOfAllTables(cpu);
   Json available = Json::array();
   for (const TableNeeds& table : tables) {
@@ -174,7 +177,7 @@ Result<Json> DescribeMachine(const DoctorOptions& options, const File* file) {
       {"kernels_reason", WhyChosen(tables, kernels)},
       {"kernel_tables", TablesJson(tables)},
       {"codec_backends", {kCpuBackend}},
-      {"decoder", DecoderFor(kernels.table->name, cpu).name},
+      {"decoder", decoder->name},
       {"rates", RatesJson(FindRates(options, file, *kernels.table, budget, pool), trial.int8)},
       {"memory_total_bytes", Bytes(system.memory_total)},
       {"memory_available_bytes", Bytes(system.memory_available)},

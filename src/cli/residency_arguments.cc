@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "base/cpu_features.h"
 #include "cli/argument_checks.h"
 #include "cli/rates_path.h"
+#include "codec/tile_decoder.h"
 
 namespace thaw::cli {
 namespace {
@@ -22,10 +22,6 @@ std::string PolicyNames() {
     names += policy->name();
   }
   return names;
-}
-
-Result<const TileDecoder*> FindBackend(const std::string& name) {
-  return FindDecoder(name, "", HostCpu());
 }
 
 }  // namespace
@@ -54,7 +50,7 @@ void AddPlanning(CLI::App& command, EngineOptions& engine) {
   command
       .add_option("--codec-backend", engine.codec_backend,
                   "Who decodes frozen weights (default: cpu)")
-      ->check(Passes(FindBackend))
+      ->check(Passes(CheckCodecBackend))
       ->type_name("cpu")
       ->group(kGroup);
   engine.rates_path = RatesPath();

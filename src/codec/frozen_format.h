@@ -16,6 +16,8 @@ inline constexpr std::string_view kFrozenVersionKey = "thaw.frozen.version";
 
 enum class FrozenKind : uint32_t { kEcq = 1, kBf16 = 2 };
 
+inline constexpr FrozenKind kAllFrozenKinds[] = {FrozenKind::kEcq, FrozenKind::kBf16};
+
 // "ecq", "bf16"
 constexpr std::string_view FrozenKindName(FrozenKind kind) {
   return kind == FrozenKind::kEcq ? "ecq" : "bf16";

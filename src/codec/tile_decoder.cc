@@ -223,23 +223,21 @@ std::span<const TileDecoder* const> AllTileDecoders() { return kDecoders; }
 
 const TileDecoder& PortableDecoder() { return kPortableDecoder; }
 
-const TileDecoder& DecoderFor(std::string_view kernels_name, const CpuFeatures& cpu) {
-  const TileDecoder* chosen = &kPortableDecoder;
-  for (const TileDecoder* decoder : kDecoders) {
-    const bool is_allowed = (kernels_name != "portable" && kernels_name != "avx2") ||
-                            decoder->name == kernels_name || decoder == &kPortableDecoder;
-    if (is_allowed && decoder->is_available(cpu)) {
-      chosen = decoder;
-      break;
-    }
+std::vector<const TileDecoder*> DecodersFor(std::string_view kernels_name, const CpuFeatures& cpu,
+                                            std::span<const TileDecoder* const> decoders) {
+  const bool allows_all = kernels_name != "portable" && kernels_name != "avx2";
+  std::vector<const TileDecoder*> allowed;
+  for (const TileDecoder* decoder : decoders) {
+    const std::string_view name = decoder->name;
+    const bool is_allowed = allows_all || name == kernels_name || name == "portable";
+    if (is_allowed && decoder->is_available(cpu)) allowed.push_back(decoder);
   }
-  return *chosen;
+  return allowed;
 }
 
-Result<const TileDecoder*> FindDecoder(std::string_view backend, std::string_view kernels_name,
-                                       const CpuFeatures& cpu) {
-  if (backend == kCpuBackend) return &DecoderFor(kernels_name, cpu);
-  return Fail(ErrorCode::kInvalidArgument, "there is no codec back end '{}'; there is: {}", backend,
+Result<void> CheckCodecBackend(std::string_view name) {
+  if (name == kCpuBackend) return {};
+  return Fail(ErrorCode::kInvalidArgument, "there is no codec back end '{}'; there is: {}", name,
               kCpuBackend);
 }
 

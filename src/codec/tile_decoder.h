@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/cpu_features.h"
 #include "base/result.h"
@@ -32,16 +33,17 @@ std::span<const TileDecoder* const> AllTileDecoders();
 
 const TileDecoder& PortableDecoder();
 
-// The first that the CPU runs and whose name a table of kernels allows: "portable" allows itself
-// alone, "avx2" that and "portable", the others all.
-const TileDecoder& DecoderFor(std::string_view kernels_name, const CpuFeatures& cpu);
+// Those of `decoders`, in their order, that the CPU runs and whose names a table of kernels allows:
+// the table "portable" allows "portable" alone, "avx2" that and itself, the others all.
+std::vector<const TileDecoder*> DecodersFor(
+    std::string_view kernels_name, const CpuFeatures& cpu,
+    std::span<const TileDecoder* const> decoders = AllTileDecoders());
 
 // The back ends that decode are called by name; this is the decoders above.
 inline constexpr std::string_view kCpuBackend = "cpu";
 
-// The decoder of a back end. kInvalidArgument, with the names that there are, for another name.
-Result<const TileDecoder*> FindDecoder(std::string_view backend, std::string_view kernels_name,
-                                       const CpuFeatures& cpu);
+// kInvalidArgument, with the names that there are, for the name of no back end.
+Result<void> CheckCodecBackend(std::string_view name);
 
 // Bytes of a group of packed rows.
 int64_t ThawedGroupBytes(FrozenKind kind, int64_t cols);

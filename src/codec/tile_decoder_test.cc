@@ -148,7 +148,7 @@ std::vector<std::byte> StreamOfAnything(FrozenKind kind, int64_t rows, int64_t c
 
 TEST_P(EachTileDecoder, GivesTheBytesOfThePortableForAnythingAndStaysInside) {
   std::mt19937 random(1);
-  for (const FrozenKind kind : {FrozenKind::kEcq, FrozenKind::kBf16}) {
+  for (const FrozenKind kind : kAllFrozenKinds) {
     for (int i = 0; i < 400; ++i) {
       const Shape shape = kShapes[random() % 5];
       const std::vector<std::byte> tile = StreamOfAnything(kind, shape.rows, shape.cols, random);
@@ -160,12 +160,35 @@ TEST_P(EachTileDecoder, GivesTheBytesOfThePortableForAnythingAndStaysInside) {
   }
 }
 
-TEST(DecoderFor, TakesTheFirstThatTheCpuRunsAndTheNameAllows) {
-  EXPECT_STREQ(DecoderFor("portable", HostCpu()).name, "portable");
+TEST(DecodersFor, AreThoseThatTheCpuRunsAndTheNameAllowsInTheirOrder) {
+  const auto names = [](const std::vector<const TileDecoder*>& decoders) {
+    std::vector<std::string> all;
+    for (const TileDecoder* decoder : decoders) all.emplace_back(decoder->name);
+    return all;
+  };
   CpuFeatures cpu;
   for (const auto& [name, feature] : AllCpuFeatures()) cpu.*feature = true;
-  EXPECT_EQ(&DecoderFor("amx", cpu), AllTileDecoders().front());
-  EXPECT_STREQ(DecoderFor("amx", CpuFeatures{}).name, "portable");
+  EXPECT_THAT(DecodersFor("amx", cpu), testing::ElementsAreArray(AllTileDecoders()));
+  EXPECT_THAT(names(DecodersFor("amx", CpuFeatures{})), testing::ElementsAre("portable"));
+  EXPECT_THAT(names(DecodersFor("portable", cpu)), testing::ElementsAre("portable"));
+  // Under the names that they have on some machine, whatever this one has.
+  TileDecoder wide = Portable();
+  wide.name = "avx512vbmi2";
+  TileDecoder narrow = Portable();
+  narrow.name = "avx2";
+  const TileDecoder* const decoders[] = {&wide, &narrow, &Portable()};
+  EXPECT_THAT(DecodersFor("avx2", cpu, decoders), testing::ElementsAre(&narrow, &Portable()));
+  EXPECT_THAT(DecodersFor("avx512", cpu, decoders), testing::ElementsAreArray(decoders));
+  narrow.is_available = [](const CpuFeatures&) { return false; };
+  EXPECT_THAT(DecodersFor("avx2", cpu, decoders), testing::ElementsAre(&Portable()));
+}
+
+TEST(CodecBackend, IsRefusedWithTheNamesThatThereAre) {
+  EXPECT_TRUE(CheckCodecBackend(kCpuBackend));
+  const auto other = CheckCodecBackend("abacus");
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(other.error().message, testing::AllOf(HasSubstr("'abacus'"), HasSubstr("cpu")));
 }
 
 std::string ErrorOf(std::span<const std::byte> tile, FrozenKind kind, int64_t cols, int64_t rows) {

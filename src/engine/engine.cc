@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/cpu_features.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/units.h"
@@ -13,6 +12,7 @@
 #include "engine/rates_file.h"
 #include "engine/session.h"
 #include "io/device.h"
+#include "kernels/coded_self_check.h"
 #include "kernels/self_check.h"
 #include "tensor/packed_rows.h"
 
@@ -61,6 +61,12 @@ Result<EngineOptions> FillDefaults(EngineOptions options, const ModelConfig& con
   return options;
 }
 
+// What a run computes with.
+struct Computing {
+  const KernelTable* kernels;
+  const TileDecoder* decoder;
+};
+
 // -log(softmax(logits)[token])
 double NegativeLogLikelihood(std::span<const float> logits, int32_t token) {
   const double max = *std::ranges::max_element(logits);
@@ -80,9 +86,8 @@ double TextLikelihood::perplexity() const { return std::exp(mean()); }
 // A model file that was read but for its weights, and the plan for them.
 struct Engine::Opened {
   GgufFile file;
-  const KernelTable* kernels;
+  Computing computing;
   const Policy* policy;
-  const TileDecoder* decoder;
   EngineOptions options;
   ModelDescription description;
   Result<std::unique_ptr<Tokenizer>> tokenizer;
@@ -103,17 +108,34 @@ Result<TileMap> CreateMap(const KernelTable& kernels, std::vector<WeightMatrix> 
   return TileMap::Create(std::move(matrices));
 }
 
+// What agrees with the portable kernels and decoder on all that these matrices hold.
+Result<Computing> SelectChecked(const EngineOptions& options,
+                                std::span<const WeightMatrix> matrices) {
+  std::vector<ElementType> types;
+  std::vector<FrozenKind> kinds;
+  for (const WeightMatrix& matrix : matrices) {
+    types.push_back(matrix.type);
+    if (matrix.is_frozen()) kinds.push_back(matrix.frozen->kind);
+  }
+  THAW_ASSIGN(const KernelChoice choice, SelectCheckedKernels(options.kernels, types));
+  THAW_ASSIGN(const TileDecoder* decoder,
+              SelectCheckedDecoder(options.codec_backend, *choice.table, kinds));
+  return Computing{.kernels = choice.table, .decoder = decoder};
+}
+
 // Marks the frozen weights that are faster thawed and holds those of them thawed for which there is
 // memory beside all others: `map` and `plan` become those of that. By rates that are measured
 // within the plan's budget. Where that has no room for measuring or for changing forms later,
 // nothing is.
-Result<void> ThawWhatIsFaster(const EngineOptions& options, const KernelTable& kernels,
+Result<void> ThawWhatIsFaster(const EngineOptions& options, const Computing& computing,
                               std::vector<WeightMatrix> matrices, MemoryPlanInput input,
                               TileMap& map, MemoryPlan& plan) {
+  const KernelTable& kernels = *computing.kernels;
   const std::vector<WeightForm> forms = FormsOfFrozen(matrices);
   if (forms.empty()) return {};
   ThreadPool pool(options.threads);
-  RatesRequest request{.types = forms, .cache_path = options.rates_path};
+  RatesRequest request{
+      .types = forms, .decoder = computing.decoder, .cache_path = options.rates_path};
   request.limits.memory_bytes = std::min(request.limits.memory_bytes, plan.weight_capacity_bytes);
   const auto rates = ObtainRates(request, kernels, pool);
   if (!rates) {
@@ -147,17 +169,12 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
   THAW_ASSIGN(GgufFile file, GgufFile::Open(path));
   THAW_ASSIGN(ModelDescription description, DescribeModel(file));
   THAW_ASSIGN(EngineOptions filled, FillDefaults(options, description.config));
-  std::vector<ElementType> types;
-  for (const WeightMatrix& matrix : description.matrices) types.push_back(matrix.type);
-  THAW_ASSIGN(const KernelChoice choice, SelectCheckedKernels(options.kernels, types));
-  const KernelTable* kernels = choice.table;
-  THAW_ASSIGN(const TileDecoder* decoder,
-              FindDecoder(options.codec_backend, kernels->name, HostCpu()));
+  THAW_ASSIGN(const Computing computing, SelectChecked(options, description.matrices));
   std::vector<WeightMatrix> matrices = std::exchange(description.matrices, {});
   for (WeightMatrix& matrix : matrices) {
     matrix.form = options.tier == Tier::kThawed ? FrozenForm::kThawed : FrozenForm::kCoded;
   }
-  THAW_ASSIGN(TileMap map, CreateMap(*kernels, matrices));
+  THAW_ASSIGN(TileMap map, CreateMap(*computing.kernels, matrices));
   // Now, not at their first use, so that the plan knows what they take.
   auto tokenizer = LoadTokenizer(file);
   auto chat_template = LoadChatTemplate(file);
@@ -181,14 +198,13 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
   auto plan = MakeMemoryPlan(input);
   if (!plan) return Fail(std::move(plan).error().In(path));
   if (options.tier == Tier::kAuto) {
-    THAW_TRY(ThawWhatIsFaster(filled, *kernels, std::move(matrices), input, map, *plan));
+    THAW_TRY(ThawWhatIsFaster(filled, computing, std::move(matrices), input, map, *plan));
   }
   filled.context = plan->context;
   filled.prefill_chunk = plan->prefill_chunk;
   return Opened{.file = std::move(file),
-                .kernels = kernels,
+                .computing = computing,
                 .policy = policy,
-                .decoder = decoder,
                 .options = std::move(filled),
                 .description = std::move(description),
                 .tokenizer = std::move(tokenizer),
@@ -212,10 +228,11 @@ Result<PlanReport> Engine::Forecast(const std::string& path, const EngineOptions
   ThreadPool pool(opened.options.threads);
   PlanReport report{.plan = opened.plan};
   THAW_ASSIGN(report.rates, ObtainRates({.types = types,
+                                         .decoder = opened.computing.decoder,
                                          .file = &file,
                                          .cache_path = source.cache_path,
                                          .remeasure = source.remeasure},
-                                        *opened.kernels, pool));
+                                        *opened.computing.kernels, pool));
   THAW_ASSIGN(report.device, DeviceOf(file.path()));
   const ModelConfig& config = opened.description.config;
   report.speed = ForecastSpeed(report.plan, config, opened.map, report.rates, report.device);
@@ -242,7 +259,7 @@ Result<PlanReport> Engine::Forecast(const std::string& path, const EngineOptions
 Engine::Engine(Opened opened)
     : file_(std::move(opened.file)),
       options_(std::move(opened.options)),
-      kernels_(*opened.kernels),
+      kernels_(*opened.computing.kernels),
       pool_(options_.threads),
       ledger_(opened.plan.budget_bytes),
       plan_(opened.plan),
@@ -263,7 +280,7 @@ Result<std::unique_ptr<Engine>> Engine::Load(const std::string& path, const Engi
       .prefetch_ahead = opened.options.prefetch_ahead,
       .synchronous_prefetch = opened.options.synchronous_prefetch,
       .io_threads = opened.options.io_threads,
-      .decoder = opened.decoder};
+      .decoder = opened.computing.decoder};
   std::unique_ptr<Engine> engine(new Engine(std::move(opened)));
   THAW_TRY(engine->ClaimShares());
   engine->changes_forms_ = std::ranges::any_of(map.matrices(), &WeightMatrix::changes_form);

@@ -22,6 +22,8 @@
 #include "engine/freeze_tensor.h"
 #include "engine/freeze_verify.h"
 #include "engine/imatrix.h"
+#include "kernels/coded_self_check.h"
+#include "kernels/self_check.h"
 
 namespace thaw {
 namespace {
@@ -479,9 +481,13 @@ Result<void> FreezeRun::Write(uint64_t& bytes) {
 
 Result<void> FreezeRun::Verify() {
   THAW_ASSIGN(const GgufFile output, GgufFile::Open(options_.output));
+  THAW_ASSIGN(const KernelChoice kernels, SelectCheckedKernels("", {}));
+  THAW_ASSIGN(const TileDecoder* decoder,
+              SelectCheckedDecoder(kCpuBackend, *kernels.table, kAllFrozenKinds));
   const VerifyWork work{.input = &file_,
                         .importance = source_.importance,
                         .output = &output,
+                        .decoder = decoder,
                         .pool = pool_.get(),
                         .cancel = options_.cancel};
   uint64_t done = 0;

@@ -472,13 +472,21 @@ TEST_F(Freeze, VerifyingFindsWhatDiffers) {
   const TensorPlan& plan = plans->back();
   ASSERT_EQ(plan.name, "output.weight");
   ThreadPool pool(2);
+  TileDecoder decoder = PortableDecoder();
   const auto verify = [&](const GgufFile& input) {
     const auto out = GgufFile::Open(folder_.PathOf("out.gguf"));
-    const auto done = VerifyFrozenTensor({.input = &input, .output = &*out, .pool = &pool},
-                                         {.plan = &plan}, [](int64_t) {});
+    const auto done =
+        VerifyFrozenTensor({.input = &input, .output = &*out, .decoder = &decoder, .pool = &pool},
+                           {.plan = &plan}, [](int64_t) {});
     return done ? std::string() : done.error().message;
   };
   EXPECT_EQ(verify(*in), "");
+  decoder.decode_bf16 = [](StreamCursor& cursor, std::byte* packed) {
+    PortableDecoder().decode_bf16(cursor, packed);
+    packed[0] ^= std::byte{1};
+  };
+  EXPECT_THAT(verify(*in), HasSubstr("row 0 differs"));
+  decoder = PortableDecoder();
   std::string changed_input = ReadFile(input_);
   changed_input[plan.tensors[0]->offset + 256 * 2 * 7] ^= 1;
   const auto other = GgufFile::Open(folder_.Write("other.gguf", changed_input));

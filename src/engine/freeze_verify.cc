@@ -9,7 +9,6 @@
 #include <span>
 #include <utility>
 
-#include "base/cpu_features.h"
 #include "codec/frozen_tile.h"
 #include "engine/freeze_tensor.h"
 #include "engine/tensor_rows.h"
@@ -48,7 +47,7 @@ class TileVerifier {
         frozen_(frozen),
         file_(std::move(file)),
         column_weights_(std::move(column_weights)),
-        decoder_(DecoderFor("", HostCpu())) {}
+        decoder_(*work.decoder) {}
 
   // Rows of the tensor that a tile holds.
   RowRange RowsOf(int64_t tile) const {

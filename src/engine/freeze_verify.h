@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "codec/frozen_tensor.h"
+#include "codec/tile_decoder.h"
 #include "engine/freeze_plan.h"
 #include "engine/imatrix.h"
 #include "gguf/gguf_file.h"
@@ -29,6 +30,7 @@ struct VerifyWork {
   const GgufFile* input = nullptr;
   const ImportanceMatrix* importance = nullptr;  // that the errors are weighted by; may be null
   const GgufFile* output = nullptr;
+  const TileDecoder* decoder = &PortableDecoder();
   ThreadPool* pool = nullptr;
   const std::atomic<bool>* cancel = nullptr;  // may be null
 };

@@ -112,9 +112,12 @@ class Batch {
 class MatMulBench {
  public:
   static Result<MatMulBench> Create(const WeightForm& form, const KernelTable& kernels,
-                                    ThreadPool& pool, uint64_t buffer_bytes) {
-    return form.is_coded ? CreateCoded(form.type, kernels, pool, buffer_bytes)
-                         : CreatePlain(form.type, kernels, pool, buffer_bytes);
+                                    const TileDecoder& decoder, ThreadPool& pool,
+                                    uint64_t buffer_bytes) {
+    MatMulBench bench(kernels, decoder, pool);
+    THAW_TRY(form.is_coded ? bench.FillCoded(form.type, buffer_bytes)
+                           : bench.FillPlain(form.type, buffer_bytes));
+    return bench;
   }
 
   // Weight bytes times tokens a second for one token, going through the whole matrix.
@@ -130,51 +133,44 @@ class MatMulBench {
   }
 
  private:
-  MatMulBench(const KernelTable& kernels, ThreadPool& pool)
-      : kernels_(kernels), pool_(pool), decoder_(DecoderFor(kernels.name, HostCpu())) {}
+  MatMulBench(const KernelTable& kernels, const TileDecoder& decoder, ThreadPool& pool)
+      : kernels_(kernels), pool_(pool), decoder_(decoder) {}
 
-  static Result<MatMulBench> CreatePlain(ElementType type, const KernelTable& kernels,
-                                         ThreadPool& pool, uint64_t buffer_bytes) {
-    MatMulBench bench(kernels, pool);
-    bench.scratch_stride_ = (MatMulScratchBytes(kRowLength) + 63) / 64 * 64;
+  Result<void> FillPlain(ElementType type, uint64_t buffer_bytes) {
+    scratch_stride_ = (MatMulScratchBytes(kRowLength) + 63) / 64 * 64;
     const int64_t row_bytes = RowBytes(type, kRowLength);
     const int64_t n_rows = static_cast<int64_t>(buffer_bytes) / row_bytes;
-    THAW_ASSIGN(bench.matrix_, Allocate(n_rows * row_bytes, "weights to measure with"));
+    THAW_ASSIGN(matrix_, Allocate(n_rows * row_bytes, "weights to measure with"));
     const double deviation = 1 / std::sqrt(static_cast<double>(kRowLength));
-    RandomWeights(type, deviation, 0).Fill(bench.matrix_.bytes());
-    bench.weights_ = {type, bench.matrix_.data(), n_rows, kRowLength};
-    if (kernels.packs_rows && CanPackRows(type, kRowLength)) {
+    RandomWeights(type, deviation, 0).Fill(matrix_.bytes());
+    weights_ = {type, matrix_.data(), n_rows, kRowLength};
+    if (kernels_.packs_rows && CanPackRows(type, kRowLength)) {
       THAW_ASSIGN(AlignedBuffer scratch,
                   Allocate(PackScratchBytes(type, kRowLength), "packing weights"));
-      PackRows(type, kRowLength, n_rows, bench.matrix_.data(), bench.matrix_.data(),
-               scratch.data());
-      bench.weights_.is_packed = true;
+      PackRows(type, kRowLength, n_rows, matrix_.data(), matrix_.data(), scratch.data());
+      weights_.is_packed = true;
     }
-    THAW_ASSIGN(bench.scratch_,
-                Allocate(pool.thread_count() * bench.scratch_stride_, "scratch of products"));
-    return bench;
+    THAW_ASSIGN(scratch_, Allocate(pool_.thread_count() * scratch_stride_, "scratch of products"));
+    return {};
   }
 
   // The same stream over and over.
-  static Result<MatMulBench> CreateCoded(ElementType type, const KernelTable& kernels,
-                                         ThreadPool& pool, uint64_t buffer_bytes) {
-    MatMulBench bench(kernels, pool);
-    bench.kind_ = type == ElementType::kQ8_0 ? FrozenKind::kEcq : FrozenKind::kBf16;
-    THAW_CHECK(ThawedType(bench.kind_) == type);
-    bench.scratch_stride_ = (CodedScratchBytes(bench.kind_, kRowLength) + 63) / 64 * 64;
+  Result<void> FillCoded(ElementType type, uint64_t buffer_bytes) {
+    kind_ = type == ElementType::kQ8_0 ? FrozenKind::kEcq : FrozenKind::kBf16;
+    THAW_CHECK(ThawedType(kind_) == type);
+    scratch_stride_ = (CodedScratchBytes(kind_, kRowLength) + 63) / 64 * 64;
     const std::vector<std::byte> stream =
-        RandomFrozenStream(bench.kind_, kStreamRows, kRowLength, /*seed=*/0);
-    bench.stream_bytes_ = std::ssize(stream);
+        RandomFrozenStream(kind_, kStreamRows, kRowLength, /*seed=*/0);
+    stream_bytes_ = std::ssize(stream);
     const int64_t streams =
-        std::max<int64_t>(1, static_cast<int64_t>(buffer_bytes) / bench.stream_bytes_);
-    THAW_ASSIGN(bench.matrix_, Allocate(streams * bench.stream_bytes_, "weights to measure with"));
+        std::max<int64_t>(1, static_cast<int64_t>(buffer_bytes) / stream_bytes_);
+    THAW_ASSIGN(matrix_, Allocate(streams * stream_bytes_, "weights to measure with"));
     for (int64_t i = 0; i < streams; ++i) {
-      std::ranges::copy(stream, bench.matrix_.data() + i * bench.stream_bytes_);
+      std::ranges::copy(stream, matrix_.data() + i * stream_bytes_);
     }
-    bench.weights_ = {type, bench.matrix_.data(), streams * kStreamRows, kRowLength};
-    THAW_ASSIGN(bench.scratch_,
-                Allocate(pool.thread_count() * bench.scratch_stride_, "scratch of products"));
-    return bench;
+    weights_ = {type, matrix_.data(), streams * kStreamRows, kRowLength};
+    THAW_ASSIGN(scratch_, Allocate(pool_.thread_count() * scratch_stride_, "scratch of products"));
+    return {};
   }
 
   bool is_coded() const { return stream_bytes_ != 0; }
@@ -384,10 +380,11 @@ LoopTimes MeasureLoopTimes(ThreadPool& pool, double seconds) {
 }
 
 Result<MatMulRate> MeasureMatMul(const WeightForm& type, const KernelTable& kernels,
-                                 ThreadPool& pool, const MeasurementLimits& limits) {
+                                 const TileDecoder& decoder, ThreadPool& pool,
+                                 const MeasurementLimits& limits) {
   THAW_CHECK(CanMultiply(type.type));
   THAW_ASSIGN(const uint64_t buffer_bytes, limits.BufferBytes());
-  THAW_ASSIGN(MatMulBench bench, MatMulBench::Create(type, kernels, pool, buffer_bytes));
+  THAW_ASSIGN(MatMulBench bench, MatMulBench::Create(type, kernels, decoder, pool, buffer_bytes));
   MatMulRate rate = {.type = type};
   THAW_ASSIGN(rate.decode_bytes_per_second, bench.DecodeRate(limits.seconds));
   THAW_ASSIGN(rate.prefill_bytes_per_second, bench.PrefillRate(limits.seconds));

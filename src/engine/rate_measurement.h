@@ -14,6 +14,7 @@
 #include "base/cpu_features.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "codec/tile_decoder.h"
 #include "engine/machine_rates.h"
 #include "io/file.h"
 #include "kernels/kernel_table.h"
@@ -77,9 +78,10 @@ struct LoopTimes {
 };
 LoopTimes MeasureLoopTimes(ThreadPool& pool, double seconds);
 
-// CanMultiply(type.type) must hold; coded are Q8_0 and BF16.
+// CanMultiply(type.type) must hold; coded are Q8_0 and BF16, which `decoder` decodes.
 Result<MatMulRate> MeasureMatMul(const WeightForm& type, const KernelTable& kernels,
-                                 ThreadPool& pool, const MeasurementLimits& limits);
+                                 const TileDecoder& decoder, ThreadPool& pool,
+                                 const MeasurementLimits& limits);
 
 // Bytes a second that the disk under `file` gives: requests of 512 KiB, 8 in flight, past the page
 // cache. Where the file has no such way, plain reads, which may be the page cache's rate; they will

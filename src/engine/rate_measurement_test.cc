@@ -2,12 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/cpu_features.h"
+#include "codec/tile_decoder.h"
 #include "io/faulty_file.h"
 #include "io/memory_file.h"
 #include "io/temporary_directory.h"
@@ -110,7 +112,7 @@ TEST(MeasureMatMul, GivesRatesForEveryTypeOnTheBestTable) {
   const KernelTable& kernels = **SelectKernels("");
   for (const ElementTypeInfo& info : AllElementTypes()) {
     if (!CanMultiply(info.type)) continue;
-    const auto rate = MeasureMatMul(info.type, kernels, pool, kBrief);
+    const auto rate = MeasureMatMul(info.type, kernels, PortableDecoder(), pool, kBrief);
     ASSERT_TRUE(rate) << rate.error().message;
     EXPECT_EQ(rate->type, info.type);
     ExpectPlausible(rate->decode_bytes_per_second);
@@ -122,11 +124,28 @@ TEST(MeasureMatMul, GivesRatesForEveryTable) {
   ThreadPool pool(1);
   for (const KernelTable* kernels : AllKernelTables()) {
     if (!kernels->is_available(HostCpu())) continue;
-    const auto rate = MeasureMatMul(ElementType::kQ4_0, *kernels, pool, kBrief);
+    const auto rate = MeasureMatMul(ElementType::kQ4_0, *kernels, PortableDecoder(), pool, kBrief);
     ASSERT_TRUE(rate) << rate.error().message;
     ExpectPlausible(rate->decode_bytes_per_second);
     ExpectPlausible(rate->prefill_bytes_per_second);
   }
+}
+
+TEST(MeasureMatMul, DecodesCodedWeightsByTheDecoderThatItIsGiven) {
+  static std::atomic<int> decoded_groups = 0;
+  TileDecoder counting = PortableDecoder();
+  counting.decode_bf16 = [](StreamCursor& cursor, std::byte* packed) {
+    ++decoded_groups;
+    PortableDecoder().decode_bf16(cursor, packed);
+  };
+  ThreadPool pool(2);
+  const WeightForm coded(ElementType::kBF16, /*coded=*/true);
+  const auto rate = MeasureMatMul(coded, **SelectKernels(""), counting, pool, kBrief);
+  ASSERT_TRUE(rate) << rate.error().message;
+  EXPECT_EQ(rate->type, coded);
+  ExpectPlausible(rate->decode_bytes_per_second);
+  ExpectPlausible(rate->prefill_bytes_per_second);
+  EXPECT_GT(decoded_groups, 0);
 }
 
 TEST(MeasureDiskRate, GivesARateForFilesLargeAndSmall) {

@@ -161,7 +161,8 @@ Result<bool> MeasureMissing(const RatesRequest& request, const std::string& devi
   }
   for (const WeightForm& type : request.types) {
     if (rates.FindMatMul(type) != nullptr) continue;
-    THAW_ASSIGN(const MatMulRate rate, MeasureMatMul(type, kernels, pool, limits));
+    THAW_ASSIGN(const MatMulRate rate,
+                MeasureMatMul(type, kernels, *request.decoder, pool, limits));
     rates.Set(rate);
     THAW_ASSIGN(const uint64_t buffer_bytes, limits.BufferBytes());
     rates.buffer_bytes = std::min(rates.buffer_bytes, buffer_bytes);

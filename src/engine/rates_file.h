@@ -20,6 +20,7 @@
 
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "codec/tile_decoder.h"
 #include "engine/machine_rates.h"
 #include "engine/rate_measurement.h"
 #include "io/file.h"
@@ -42,10 +43,11 @@ Result<void> SaveRates(const std::string& path, const MachineIdentity& identity,
 
 // What rates are wanted, and how those that are not known yet may be measured.
 struct RatesRequest {
-  std::span<const WeightForm> types;  // CanMultiply holds for each
-  const File* file = nullptr;         // the disk under it; nullptr: no disk
-  std::string cache_path = {};        // "": nothing is kept
-  bool remeasure = false;             // although they are known
+  std::span<const WeightForm> types;                // CanMultiply holds for each
+  const TileDecoder* decoder = &PortableDecoder();  // of coded ones
+  const File* file = nullptr;                       // the disk under it; nullptr: no disk
+  std::string cache_path = {};                      // "": nothing is kept
+  bool remeasure = false;                           // although they are known
   MeasurementLimits limits = {};
 };
 

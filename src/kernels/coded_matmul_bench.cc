@@ -43,7 +43,7 @@ void MultiplyCodedRows(benchmark::State& state, const KernelTable* kernels, Froz
     state.SkipWithError("this CPU lacks it");
     return;
   }
-  const TileDecoder& decoder = DecoderFor(kernels->name, HostCpu());
+  const TileDecoder& decoder = *DecodersFor(kernels->name, HostCpu()).front();
   const std::vector<std::byte> stream = StreamOf(kind);
   const int64_t count = std::max<int64_t>(1, bytes / std::ssize(stream));
   AlignedBuffer tile = Allocate(count * std::ssize(stream));
@@ -77,7 +77,7 @@ void MultiplyCodedRows(benchmark::State& state, const KernelTable* kernels, Froz
 
 [[maybe_unused]] const bool kRegistered = [] {
   for (const KernelTable* kernels : AllKernelTables()) {
-    for (const FrozenKind kind : {FrozenKind::kEcq, FrozenKind::kBf16}) {
+    for (const FrozenKind kind : kAllFrozenKinds) {
       for (const int64_t n_tokens : {1, 2, 8, 512}) {
         const std::string name = std::string("coded/") + kernels->name + "/" +
                                  std::string(FrozenKindName(kind)) +

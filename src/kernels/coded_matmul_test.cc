@@ -91,7 +91,7 @@ TEST_P(CodedMatMul, HasTheBitsOfTheThawedRows) {
                               .k = k,
                               .rows_per_stream = kRowsPerStream};
         std::vector<float> got(expected.size());
-        const TileDecoder& decoder = DecoderFor(kernels->name, HostCpu());
+        const TileDecoder& decoder = *DecodersFor(kernels->name, HostCpu()).front();
         // Streams in any order, one or two at a time.
         MultiplyCoded(*kernels, decoder, coded, 32, 80, a, got.data(), kRows, scratch.data());
         MultiplyCoded(*kernels, decoder, coded, 0, 32, a, got.data(), kRows, scratch.data());
@@ -101,8 +101,7 @@ TEST_P(CodedMatMul, HasTheBitsOfTheThawedRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(OfEveryKind, CodedMatMul,
-                         testing::Values(FrozenKind::kEcq, FrozenKind::kBf16),
+INSTANTIATE_TEST_SUITE_P(OfEveryKind, CodedMatMul, testing::ValuesIn(kAllFrozenKinds),
                          [](const auto& kind) { return std::string(FrozenKindName(kind.param)); });
 
 }  // namespace

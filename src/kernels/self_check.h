@@ -3,7 +3,8 @@
 // A table may be wrong on a machine that its tests never saw: an emulator that lacks an
 // instruction's corner, a compiler that took a liberty, a CPU with a defect. So the chosen table is
 // compared with the portable one at every start, on a small case of each function and of each type
-// that the model has; that takes a few milliseconds.
+// that the model has; that takes a few milliseconds. What decodes frozen tensors is compared by
+// kernels/coded_self_check.h.
 #pragma once
 
 #include <optional>
