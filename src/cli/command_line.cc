@@ -86,15 +86,18 @@ Result<BudgetRequest> ParseFileSize(std::string_view text) {
               "'{}' is no size of a file: expected bytes, or a size such as 600MiB or 14GiB", text);
 }
 
-// A type whose error is known.
+// A type whose error is known and that frozen tensors can have: Q8_0 errs less.
 Result<ElementType> FindErrorType(std::string_view name) {
   std::string known;
   for (const ElementType type : TypesWithError()) {
+    if (type == ElementType::kQ8_0) continue;
     if (name == Info(type).name) return type;
     known += (known.empty() ? "" : ", ") + std::string(Info(type).name);
   }
-  return Fail(ErrorCode::kNotFound, "'{}' is no type that can be compared with: expected {}", name,
-              known);
+  return Fail(ErrorCode::kNotFound,
+              "'{}' is no type whose error tensors can be frozen with: expected {} (the finest is "
+              "Q6_K, at about 6 bits; --lossless keeps BF16 exactly)",
+              name, known);
 }
 
 std::optional<KvType> ParseKvType(std::string_view name) {
@@ -460,8 +463,8 @@ void AddFreezeGoal(CLI::App& command, FreezeGoal& goal) {
             goal.kind = Kind::kLikeType;
             goal.type = *FindErrorType(name);
           },
-          "Each tensor with the relative error that quantizing it to this type has (default: "
-          "Q4_K)")
+          "Each tensor with the relative error that quantizing it to this type has, values and the "
+          "output matrix with a quarter of it; Q6_K is the finest (default: Q4_K)")
       ->check(Passes(FindErrorType))
       ->type_name("TYPE");
   goals
@@ -471,8 +474,11 @@ void AddFreezeGoal(CLI::App& command, FreezeGoal& goal) {
             goal.kind = Kind::kBits;
             goal.bits = *ParseBits(text);
           },
-          "Each tensor with so many bits a weight, all counted, 2 to 6.5")
-      ->check(Accepts(ParseBits, "a number of bits from 2 to 6.5"))
+          "Each tensor with so many bits a weight, all counted, 2 to 6.5, where 8-bit integers end")
+      ->check(
+          Accepts(ParseBits,
+                  "a number of bits from 2 to 6.5 (frozen integers end at about 6.4; --lossless "
+                  "keeps BF16 exactly)"))
       ->type_name("B");
   goals
       ->add_option_function<std::string>(

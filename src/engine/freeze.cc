@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 // Changes with whatever makes tensors that an earlier version finished unlike those of this one.
-constexpr int kJournalVersion = 2;
+constexpr int kJournalVersion = 3;
 
 // Streams that a thread encodes before all wait for the slowest: 8 leave them busy for 15 parts
 // in 16 where streams take equally long.
@@ -54,6 +54,7 @@ struct Item {
   double step = 0;
   double target_bits = 0;
   double type_rmse = 0;
+  bool is_coarser = false;      // than the type that was asked for
   MeasuredCurve measured = {};  // where bits are allocated
 };
 
@@ -80,6 +81,7 @@ class FreezeRun {
   Result<void> OpenJournal();
   void NoteFound(size_t finished) const;
   void NoteImportance() const;
+  void NoteCoarser() const;
 
   Result<void> MeasureAll();
   Result<void> Measure(Item& item) const;
@@ -221,6 +223,15 @@ void FreezeRun::NoteImportance() const {
                               options_.importance, without, items_.size()));
 }
 
+void FreezeRun::NoteCoarser() const {
+  const auto coarser = std::ranges::count_if(items_, &Item::is_coarser);
+  if (coarser == 0) return;
+  events_.on_note(fmt::format(
+      "{}: {} of {} tensors get a relative RMSE of {}, as {} has less with them than tensors are "
+      "frozen with",
+      options_.input, coarser, items_.size(), kLeastTypeError, Info(options_.goal.type).name));
+}
+
 Result<void> FreezeRun::Measure(Item& item) const {
   const FreezeGoal& goal = options_.goal;
   switch (goal.kind) {
@@ -234,7 +245,8 @@ Result<void> FreezeRun::Measure(Item& item) const {
     case FreezeGoal::Kind::kLikeType: {
       THAW_ASSIGN(const StepLikeType like, StepForType(source_, *item.plan, goal.type));
       item.step = like.step;
-      item.type_rmse = like.type_rmse;
+      item.type_rmse = like.wanted_rmse;
+      item.is_coarser = like.is_coarser;
       return {};
     }
     case FreezeGoal::Kind::kFileSize: {
@@ -273,6 +285,7 @@ Result<void> FreezeRun::MeasureAll() {
     }
     events_.on_progress(FreezePhase::kMeasuring, weights_done_ + done, weights_);
   }
+  NoteCoarser();
   return {};
 }
 

@@ -26,7 +26,7 @@ namespace thaw {
 
 struct FreezeGoal {
   enum class Kind {
-    kLikeType,  // each tensor with the relative error of quantizing it to `type`
+    kLikeType,  // each tensor with the error that StepForType (freeze_recipe.h) tells of `type`
     kBits,      // each with so many bits a weight
     kFileSize,  // the least error that a file of `file_bytes` allows
     kLossless,  // BF16 exactly
@@ -57,7 +57,7 @@ struct FrozenTensorReport {
   uint64_t bytes = 0;
   double bits_per_weight = 0;  // all counted
   double relative_rmse = 0;    // of the input's weights; columns weighted where there is importance
-  double type_rmse = 0;        // of the type whose error was asked for; 0 for none
+  double type_rmse = 0;        // asked for by way of a type; 0 for none
   double seconds = 0;          // that encoding it took, in whichever run
 };
 

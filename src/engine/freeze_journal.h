@@ -35,7 +35,7 @@ struct FreezeRecord {
   double step = 0;         // of the quantizer
   double error = 0;        // sums of QuantizedRows
   double energy = 0;
-  double source_rmse = 0;  // of the type whose error was asked for; 0 for none
+  double source_rmse = 0;  // asked for by way of a type; 0 for none
   double seconds = 0;
 
   uint64_t blob_bytes() const { return head_bytes + tile_bytes; }

@@ -38,20 +38,34 @@ struct TensorUse {
   MatrixUse use = MatrixUse::kMultiplied;
   int64_t rows_per_part = 0;  // of which the first rows of its matrices are multiples; 0: all are 0
   bool is_output = false;
+  bool is_values = true;  // of all matrices that it holds
   double visited_share = 1;
   const WeightMatrix* experts = nullptr;  // of which it is one, that has a tensor of its own
 };
 
 using UseByName = std::map<std::string, TensorUse, std::less<>>;
 
+// Indices of the matrices that make the values of attention.
+std::set<int32_t> ValueMatrices(const ModelWeights& weights) {
+  std::set<int32_t> values;
+  for (const LayerWeights& layer : weights.layers) {
+    if (layer.v.rows != 0) values.insert(layer.v.matrix);
+    if (layer.latent && layer.latent->v.rows != 0) values.insert(layer.latent->v.matrix);
+  }
+  return values;
+}
+
 // By the tensors' names.
-UseByName UsesOf(const GgufFile& file, std::span<const WeightMatrix> matrices) {
+UseByName UsesOf(const GgufFile& file, const ModelDescription& model) {
   UseByName uses;
+  const std::set<int32_t> values = ValueMatrices(model.weights);
   const auto add = [&](const std::string& name, const WeightMatrix& matrix) -> TensorUse& {
     const int64_t rows = file.FindTensor(name)->dims[1];
     TensorUse& use = uses[name];
     use.use = matrix.use;
     use.rows_per_part = std::gcd(use.rows_per_part, matrix.first_row % rows);
+    const auto index = static_cast<int32_t>(&matrix - model.matrices.data());
+    use.is_values = use.is_values && values.contains(index);
     use.is_output = matrix.group == WeightGroup::kOutput;
     if (matrix.is_chosen()) {
       use.visited_share =
@@ -59,7 +73,7 @@ UseByName UsesOf(const GgufFile& file, std::span<const WeightMatrix> matrices) {
     }
     return use;
   };
-  for (const WeightMatrix& matrix : matrices) {
+  for (const WeightMatrix& matrix : model.matrices) {
     for (const ExpertTensor& own : matrix.expert_tensors) add(own.name, matrix).experts = &matrix;
     if (matrix.expert_tensors.empty()) add(matrix.name, matrix);
   }
@@ -139,6 +153,7 @@ TensorPlan PlanOf(const GgufFile& file, const TensorInfo& tensor, const TensorUs
     if (use->rows_per_part != 0) plan.rows_per_part = use->rows_per_part;
     plan.visited_share = use->visited_share;
     plan.is_output = use->is_output;
+    plan.is_values = use->is_values;
   }
   if (use != nullptr && use->experts != nullptr) {
     plan.name = use->experts->name;
@@ -189,7 +204,7 @@ Result<std::vector<TensorPlan>> PlanFreezing(const GgufFile& file, const PlanRul
   THAW_TRY(CheckNotFrozen(file));
   THAW_TRY(CheckPatterns(file, rules.kept));
   THAW_ASSIGN(const ModelDescription model, DescribeModel(file));
-  const UseByName uses = UsesOf(file, model.matrices);
+  const UseByName uses = UsesOf(file, model);
   std::vector<TensorPlan> plans;
   std::set<std::string> experts;  // names of what is planned for several tensors
   for (const TensorInfo& tensor : file.tensors()) {

@@ -35,8 +35,8 @@ struct TensorPlan {
   int64_t rows_per_part = 0;
   // Of its matrices, how many a token goes through: less than 1 for experts.
   double visited_share = 1;
-
   bool is_output = false;  // logits are products of it
+  bool is_values = false;  // all its rows make values of attention
 
   bool is_frozen() const { return kept_because.empty(); }
   bool is_in_parts() const { return rows_per_part < rows; }

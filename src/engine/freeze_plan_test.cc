@@ -12,7 +12,9 @@ namespace thaw {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // Matrices of 256 x 256 and larger, but keys and values of 128 x 256.
 TinyModel Wide() {
@@ -105,6 +107,23 @@ TinyModel WithJoined(uint32_t n_kv_heads) {
     });
   };
   return model;
+}
+
+TEST_F(FreezePlan, KnowsValuesThatHaveATensorOfTheirOwn) {
+  TinyModel model = Wide();
+  const auto values = [&] {
+    std::vector<std::string> names;
+    const auto plans = PlanFreezing(*file_, {});
+    EXPECT_TRUE(plans) << plans.error().message;
+    for (const TensorPlan& plan : *plans) {
+      if (plan.is_values) names.push_back(plan.name);
+    }
+    return names;
+  };
+  Write(model);
+  EXPECT_THAT(values(), ElementsAre("blk.0.attn_v.weight", "blk.1.attn_v.weight"));
+  Write(WithJoined(/*n_kv_heads=*/4));
+  EXPECT_THAT(values(), IsEmpty());
 }
 
 TEST_F(FreezePlan, CutsTilesWhereMatricesOfATensorBegin) {

@@ -20,11 +20,10 @@ constexpr int64_t kExpertSampleWeights = 64 << 10;
 // Of curves: from about 7 bits a weight down to less than 2, in units of a row's root mean square.
 constexpr double kCurveSteps[] = {0.03, 0.06, 0.12, 0.24, 0.45, 0.75, 1.05, 1.45};
 
-// The output matrix gets this share of the error of a type, as nothing behind it evens its errors
-// out: quantizers of models give it Q6_K beside Q4_K, which has a quarter of its error. Not less
-// than Q6_K has, .018.
-constexpr double kOutputShare = 0.25;
-constexpr double kLeastOutputError = 0.018;
+// The output matrix and values get this share of the error of a type, as nothing behind them evens
+// their errors out: mixes of quantized types give both Q6_K beside Q4_K, which has a quarter of its
+// error (docs/decisions/0017-freezing.md has what it does).
+constexpr double kFineShare = 0.25;
 
 constexpr double kStateBytes = kFrozenStates * sizeof(uint16_t);
 
@@ -163,11 +162,14 @@ Result<double> StepForBits(const RecipeSource& source, const TensorPlan& plan, d
 Result<StepLikeType> StepForType(const RecipeSource& source, const TensorPlan& plan,
                                  ElementType type) {
   THAW_ASSIGN(const Sample sample, ReadSample(source, plan));
-  THAW_ASSIGN(double rmse, TypeRelativeRmse(type, plan.cols, sample.rows, sample.column_weights));
-  if (plan.is_output) rmse = std::min(rmse, std::max(kOutputShare * rmse, kLeastOutputError));
+  THAW_ASSIGN(const double type_rmse,
+              TypeRelativeRmse(type, plan.cols, sample.rows, sample.column_weights));
+  const double share = plan.is_output || plan.is_values ? kFineShare : 1;
+  const double wanted = std::max(share * type_rmse, kLeastTypeError);
   const TrellisQuantizer quantizer =
-      TrellisQuantizer::ForError(plan.cols, sample.rows, rmse, sample.column_weights);
-  return StepLikeType{.step = quantizer.step(), .type_rmse = rmse};
+      TrellisQuantizer::ForError(plan.cols, sample.rows, wanted, sample.column_weights);
+  return StepLikeType{
+      .step = quantizer.step(), .wanted_rmse = wanted, .is_coarser = type_rmse < kLeastTypeError};
 }
 
 Result<MeasuredCurve> MeasureCurve(const RecipeSource& source, const TensorPlan& plan) {

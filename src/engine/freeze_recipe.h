@@ -32,10 +32,16 @@ double OverheadBits(const TensorPlan& plan);
 // The step with which a weight takes `bits`, all counted.
 Result<double> StepForBits(const RecipeSource& source, const TensorPlan& plan, double bits);
 
-// The step with the relative RMSE that quantizing to `type` has.
+// No type is asked for a smaller error: that of Q6_K, which takes about 6 bits. A bit more, and
+// frozen tensors reach the end of their 8-bit integers.
+inline constexpr double kLeastTypeError = 0.018;
+
+// The step with the relative RMSE that quantizing to `type` has; of values and the output matrix
+// with a quarter of it; with kLeastTypeError where that is less.
 struct StepLikeType {
   double step = 0;
-  double type_rmse = 0;
+  double wanted_rmse = 0;
+  bool is_coarser = false;  // than the type, which errs less than kLeastTypeError
 };
 Result<StepLikeType> StepForType(const RecipeSource& source, const TensorPlan& plan,
                                  ElementType type);
