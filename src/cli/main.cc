@@ -33,6 +33,8 @@ thaw::Result<void> Run(const std::vector<std::string>& arguments, int& early_sta
 int Main(const std::vector<std::string>& arguments) {
   // A reader that goes away shows as a failed write instead.
   std::signal(SIGPIPE, SIG_IGN);
+  // So does a file that is larger than a limit allows.
+  std::signal(SIGXFSZ, SIG_IGN);
   thaw::CatchInterrupts();
   int status = kDone;
   const auto outcome = Run(arguments, status);
