@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 // Changes with whatever makes tensors that an earlier version finished unlike those of this one.
-constexpr int kJournalVersion = 3;
+constexpr int kJournalVersion = 4;
 
 // Streams that a thread encodes before all wait for the slowest: 8 leave them busy for 15 parts
 // in 16 where streams take equally long.
@@ -54,8 +54,8 @@ struct Item {
   double step = 0;
   double target_bits = 0;
   double type_rmse = 0;
-  bool is_coarser = false;      // than the type that was asked for
-  MeasuredCurve measured = {};  // where bits are allocated
+  bool is_coarser = false;  // than the type that was asked for
+  RateCurve curve = {};     // where bits are allocated
 };
 
 class FreezeRun {
@@ -250,7 +250,7 @@ Result<void> FreezeRun::Measure(Item& item) const {
       return {};
     }
     case FreezeGoal::Kind::kFileSize: {
-      THAW_ASSIGN(item.measured, MeasureCurve(source_, *item.plan));
+      THAW_ASSIGN(item.curve, MeasureCurve(source_, *item.plan));
       return {};
     }
   }
@@ -347,24 +347,17 @@ uint64_t BytesOf(const Item& item) {
                                                                 : item.plan->source_bytes();
 }
 
-// The bits by which a weight of each tensor adds to what is minimised. Where only some tensors are
-// in the importance matrix, the others' columns are taken to be as loud as those are on average.
+// Relative errors count alike for each weight that tokens visit, those of values more: by the rule
+// of StepForType they would count 16 times, 4 did more good (docs/decisions/0017-freezing.md).
 std::vector<AllocatedTensor> Allocatable(const std::vector<Item*>& items) {
-  double sum = 0;
-  double known = 0;
-  for (const Item* item : items) {
-    sum += item->measured.mean_square;
-    known += item->measured.mean_square > 0 ? 1 : 0;
-  }
-  const double usual = known > 0 ? sum / known : 1;
+  constexpr double kValuesFactor = 4;
   std::vector<AllocatedTensor> tensors;
   for (const Item* item : items) {
     const TensorPlan& plan = *item->plan;
-    const double own = item->measured.mean_square;
     const auto weights = static_cast<double>(plan.weights());
     tensors.push_back(
-        {.curve = item->measured.curve,
-         .importance = item->measured.energy * plan.visited_share * (own > 0 ? own : usual),
+        {.curve = item->curve,
+         .importance = weights * plan.visited_share * (plan.is_values ? kValuesFactor : 1),
          .weights = weights,
          .kept_bits = 8 * static_cast<double>(plan.source_bytes()) / weights});
   }
@@ -421,7 +414,7 @@ Result<void> FreezeRun::FreezeToSize() {
         weights_done_ += static_cast<uint64_t>(item.plan->weights());
       } else {
         item.target_bits = own.bits;
-        item.step = item.measured.curve.StepAt(own.bits);
+        item.step = item.curve.StepAt(own.bits);
         THAW_TRY(Freeze(item));
       }
     }
@@ -458,10 +451,10 @@ Result<void> FreezeRun::Shrink(const std::vector<Item*>& items, uint64_t fixed_b
       bits = lower;
     }
     if (chosen == nullptr) break;
-    THAW_ASSIGN(chosen->measured, MeasureCurve(source_, *chosen->plan));
+    THAW_ASSIGN(chosen->curve, MeasureCurve(source_, *chosen->plan));
     weights_done_ -= static_cast<uint64_t>(chosen->plan->weights());
     chosen->target_bits = bits;
-    chosen->step = chosen->measured.curve.StepAt(bits);
+    chosen->step = chosen->curve.StepAt(bits);
     THAW_TRY(Freeze(*chosen));
   }
   return Fail(ErrorCode::kInvalidArgument,

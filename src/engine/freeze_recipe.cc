@@ -30,7 +30,6 @@ constexpr double kStateBytes = kFrozenStates * sizeof(uint16_t);
 struct Sample {
   std::vector<float> rows;            // [rows, cols]
   std::vector<float> column_weights;  // [cols], or empty
-  double mean_square = 0;             // of the columns; 0: not known
 };
 
 Result<std::vector<float>> ReadSampledRows(const RecipeSource& source, const TensorPlan& plan,
@@ -57,13 +56,11 @@ void AverageMatrices(const ColumnImportance& importance, int64_t cols, Sample& s
   for (size_t m = 0; m < importance.mean_squares.size(); ++m) {
     if (importance.mean_squares[m] == 0) continue;
     ++counted;
-    sample.mean_square += importance.mean_squares[m];
     for (size_t col = 0; col < sample.column_weights.size(); ++col) {
       sample.column_weights[col] += importance.weights[m * sample.column_weights.size() + col];
     }
   }
   if (counted == 0) return sample.column_weights.clear();
-  sample.mean_square /= counted;
   for (float& weight : sample.column_weights) weight /= static_cast<float>(counted);
 }
 
@@ -172,7 +169,7 @@ Result<StepLikeType> StepForType(const RecipeSource& source, const TensorPlan& p
       .step = quantizer.step(), .wanted_rmse = wanted, .is_coarser = type_rmse < kLeastTypeError};
 }
 
-Result<MeasuredCurve> MeasureCurve(const RecipeSource& source, const TensorPlan& plan) {
+Result<RateCurve> MeasureCurve(const RecipeSource& source, const TensorPlan& plan) {
   THAW_ASSIGN(const Sample sample, ReadSample(source, plan));
   std::vector<RateCurve::Point> points;
   for (const double step : kCurveSteps) {
@@ -181,17 +178,7 @@ Result<MeasuredCurve> MeasureCurve(const RecipeSource& source, const TensorPlan&
                       .relative_rmse = quantizer.relative_rmse(),
                       .step = step});
   }
-  double energy = 0;
-  for (size_t i = 0; i < sample.rows.size(); ++i) {
-    const double weight = sample.rows[i];
-    const size_t col = i % static_cast<size_t>(plan.cols);
-    energy += weight * weight * (sample.column_weights.empty() ? 1 : sample.column_weights[col]);
-  }
-  const double share =
-      static_cast<double>(plan.weights()) / static_cast<double>(sample.rows.size());
-  return MeasuredCurve{.curve = RateCurve(std::move(points)),
-                       .energy = energy * share,
-                       .mean_square = sample.mean_square};
+  return RateCurve(std::move(points));
 }
 
 Result<FreezeRecipe> MakeRecipe(const RecipeSource& source, const TensorPlan& plan, double step,

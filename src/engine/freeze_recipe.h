@@ -46,14 +46,8 @@ struct StepLikeType {
 Result<StepLikeType> StepForType(const RecipeSource& source, const TensorPlan& plan,
                                  ElementType type);
 
-// What the tensor's bits buy. `mean_square` of the tensor's columns goes into its importance; it is
-// 0 where the importance matrix does not tell.
-struct MeasuredCurve {
-  RateCurve curve;
-  double energy = 0;  // of all its weights, each times its column's weight
-  double mean_square = 0;
-};
-Result<MeasuredCurve> MeasureCurve(const RecipeSource& source, const TensorPlan& plan);
+// What the tensor's bits buy.
+Result<RateCurve> MeasureCurve(const RecipeSource& source, const TensorPlan& plan);
 
 // `step` is of no matter to bf16. Where the importance matrix has columns for each expert, each
 // gets a quantizer of its own, by all threads of the pool. An F32 tensor of which the sample shows
