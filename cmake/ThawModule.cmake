@@ -1,5 +1,30 @@
 # One CMake target per module, with its tests, fuzz targets and micro-benchmarks beside it.
 
+# thaw_precompile(TARGET FIRST [<header> ...])
+#   What most sources include is read once, for FIRST, where THAW_PRECOMPILE asks for it; targets that name
+#   the same FIRST are compiled with the same options. Builds without it show that every source includes
+#   what it uses.
+function(thaw_precompile target first)
+  if(NOT THAW_PRECOMPILE)
+    return()
+  endif()
+  if(NOT target STREQUAL first)
+    target_precompile_headers(${target} REUSE_FROM ${first})
+    return()
+  endif()
+  target_precompile_headers(${target} PRIVATE
+    <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring> <filesystem> <functional> <limits>
+    <map> <memory> <optional> <random> <set> <span> <string> <string_view> <thread> <utility> <vector>
+    <fmt/format.h> <tl/expected.hpp> ${ARGN})
+endfunction()
+
+# thaw_instruction_set(OPTIONS a.cc ...)
+#   Compiles the files for an instruction set beyond the baseline.
+function(thaw_instruction_set options)
+  set_source_files_properties(${ARGN} PROPERTIES
+    COMPILE_OPTIONS "${options}" SKIP_PRECOMPILE_HEADERS ON)
+endfunction()
+
 # thaw_module(NAME SOURCES a.cc ... [DEPENDS base ...] [LIBRARIES fmt::fmt ...])
 #   The library thaw_NAME. DEPENDS are other modules, LIBRARIES third-party targets.
 function(thaw_module name)
@@ -8,15 +33,17 @@ function(thaw_module name)
   target_include_directories(thaw_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   list(TRANSFORM ARG_DEPENDS PREPEND thaw_)
   target_link_libraries(thaw_${name} PUBLIC ${ARG_DEPENDS} ${ARG_LIBRARIES})
+  thaw_precompile(thaw_${name} thaw_base)
 endfunction()
 
-# thaw_tests(NAME SOURCES a_test.cc ... [DEPENDS module ...] [LABELS fast])
-#   One GoogleTest program for the module; every test in it is a ctest entry.
+# thaw_tests(NAME SOURCES a_test.cc ... [DEPENDS module ...] [LABELS fast] [OPTIMIZED])
+#   One GoogleTest program for the module; every test in it is a ctest entry. OPTIMIZED: it computes so
+#   much by itself that THAW_TEST_OPTIONS, for compiling fast, are not for it.
 function(thaw_tests name)
   if(NOT THAW_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "OPTIMIZED" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS fast)
   endif()
@@ -24,6 +51,12 @@ function(thaw_tests name)
   add_executable(${name}_test ${ARG_SOURCES})
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE thaw_${name} ${ARG_DEPENDS} GTest::gmock_main)
+  if(ARG_OPTIMIZED)
+    thaw_precompile(${name}_test ${name}_test <gmock/gmock.h>)
+  else()
+    target_compile_options(${name}_test PRIVATE ${THAW_TEST_OPTIONS})
+    thaw_precompile(${name}_test base_test <gmock/gmock.h>)
+  endif()
   target_compile_definitions(${name}_test PRIVATE
     THAW_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     THAW_DEFAULT_CONFORMANCE_DIR="${PROJECT_SOURCE_DIR}/../shared/conformance")

@@ -27,11 +27,14 @@ uint64_t ResidentBeyond(uint64_t before) {
   return now - std::min(now, before);
 }
 
-#ifdef __SANITIZE_THREAD__
-constexpr bool kHasShadow = true;
+#if defined(__SANITIZE_THREAD__)
+#define THAW_TEST_HAS_SHADOW true
+#elif defined(__has_feature)
+#define THAW_TEST_HAS_SHADOW __has_feature(thread_sanitizer)
 #else
-constexpr bool kHasShadow = false;
+#define THAW_TEST_HAS_SHADOW false
 #endif
+constexpr bool kHasShadow = THAW_TEST_HAS_SHADOW;
 
 TEST(MemoryRegion, BeginsOnAHugePageAndHoldsZeroes) {
   for (const size_t bytes : {size_t{1}, size_t{4097}, kHugePageBytes, 5 * kMiB + 1}) {
