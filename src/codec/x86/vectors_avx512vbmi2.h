@@ -94,12 +94,12 @@ THAW_INLINE __m512i TakeSymbols(const SlotRegisters& slots, StateSet& set,
   return symbols;
 }
 
-// Numbers with the raw bits of one plane: `bits` in the lanes whose bit is set.
+// Numbers with the raw bits of one plane: `bits`, which they do not have yet, in the lanes whose
+// bit is set.
 THAW_INLINE __m512i AddRawPlane(__m512i numbers, const std::byte* plane, int bits) {
   __mmask64 lanes;
   std::memcpy(&lanes, plane, sizeof(lanes));
-  return _mm512_mask_mov_epi8(numbers, lanes,
-                              _mm512_or_si512(numbers, _mm512_set1_epi8(static_cast<char>(bits))));
+  return _mm512_mask_add_epi8(numbers, lanes, numbers, _mm512_set1_epi8(static_cast<char>(bits)));
 }
 
 // The trellis of 64 lanes: what it keeps of the vectors before, the bits z, and numbers whose
