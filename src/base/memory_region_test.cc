@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/process.h"
+#include "base/sanitizer_test_support.h"
 
 namespace thaw {
 namespace {
@@ -26,15 +27,6 @@ uint64_t ResidentBeyond(uint64_t before) {
   const uint64_t now = ResidentBytes();
   return now - std::min(now, before);
 }
-
-#if defined(__SANITIZE_THREAD__)
-#define THAW_TEST_HAS_SHADOW true
-#elif defined(__has_feature)
-#define THAW_TEST_HAS_SHADOW __has_feature(thread_sanitizer)
-#else
-#define THAW_TEST_HAS_SHADOW false
-#endif
-constexpr bool kHasShadow = THAW_TEST_HAS_SHADOW;
 
 TEST(MemoryRegion, BeginsOnAHugePageAndHoldsZeroes) {
   for (const size_t bytes : {size_t{1}, size_t{4097}, kHugePageBytes, 5 * kMiB + 1}) {
@@ -56,7 +48,8 @@ TEST(MemoryRegion, OfNoBytesHoldsNothing) {
 TEST(MemoryRegion, TakesMemoryWhenItIsTouched) {
   const uint64_t before = ResidentBytes();
   if (before == 0) GTEST_SKIP() << "SKIP: the system does not report the resident set";
-  if (kHasShadow) GTEST_SKIP() << "SKIP: what ThreadSanitizer notes of memory is resident too";
+  if (kHasThreadSanitizer)
+    GTEST_SKIP() << "SKIP: what ThreadSanitizer notes of memory is resident too";
   MemoryRegion region = Reserved(256 * kMiB);
   EXPECT_LT(ResidentBeyond(before), 16 * kMiB);
   std::memset(region.data(), 1, 64 * kMiB);
@@ -68,7 +61,8 @@ TEST(MemoryRegion, GivesBackWhatIsReleased) {
   MemoryRegion region = Reserved(64 * kMiB);
   const uint64_t before = ResidentBytes();
   if (before == 0) GTEST_SKIP() << "SKIP: the system does not report the resident set";
-  if (kHasShadow) GTEST_SKIP() << "SKIP: what ThreadSanitizer notes of memory is resident too";
+  if (kHasThreadSanitizer)
+    GTEST_SKIP() << "SKIP: what ThreadSanitizer notes of memory is resident too";
   std::memset(region.data(), 1, region.size());
   ASSERT_GE(ResidentBeyond(before), 64 * kMiB);
   region.Release(16 * kMiB, 40 * kMiB);
@@ -105,7 +99,8 @@ TEST(MemoryRegion, CanBeUsedAgainAfterARelease) {
 TEST(MemoryRegion, GivesEverythingBackWithItsOwner) {
   const uint64_t before = ResidentBytes();
   if (before == 0) GTEST_SKIP() << "SKIP: the system does not report the resident set";
-  if (kHasShadow) GTEST_SKIP() << "SKIP: what ThreadSanitizer notes of memory is resident too";
+  if (kHasThreadSanitizer)
+    GTEST_SKIP() << "SKIP: what ThreadSanitizer notes of memory is resident too";
   {
     MemoryRegion region = Reserved(64 * kMiB);
     std::memset(region.data(), 1, region.size());

@@ -7,14 +7,7 @@
 #include <vector>
 
 #include "base/memory_region.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define THAW_TEST_HAS_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define THAW_TEST_HAS_SANITIZER 1
-#endif
-#endif
+#include "base/sanitizer_test_support.h"
 
 namespace thaw {
 namespace {
@@ -53,9 +46,12 @@ TEST(ProcessCpuSeconds, GoesUpWithWork) {
 }
 
 TEST(ReturnFreedMemory, GivesBackWhatSmallBlocksHeld) {
-#if defined(THAW_TEST_HAS_SANITIZER) || !defined(__GLIBC__)
-  GTEST_SKIP() << "SKIP: the allocator is not the C library's";
+#ifdef __GLIBC__
+  constexpr bool kIsOfLibrary = !kHasAddressSanitizer && !kHasThreadSanitizer;
+#else
+  constexpr bool kIsOfLibrary = false;
 #endif
+  if (!kIsOfLibrary) GTEST_SKIP() << "SKIP: the allocator is not the GNU C library's";
   const uint64_t before = ResidentBytes();
   if (before == 0) GTEST_SKIP() << "SKIP: the system does not report the resident set";
   // Blocks of 64 KiB stay with the C library when they are freed, above all below one in use.
