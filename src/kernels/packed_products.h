@@ -3,7 +3,8 @@
 // to have is what x86/lanes_avx512.h has; the constants:
 //
 //   kLanes          rows of a vector: 4, 8 or 16
-//   kSignedBytes    weights are multiplied as signed bytes, not as unsigned ones
+//   kSignedBytes    weights of 8 bits are multiplied as signed bytes, not as unsigned ones
+//   kSignedPanels   those of a panel too
 //   kWidthsAlike    numbers of all widths are multiplied in the same way, without overflow
 //   kPairsLines     a panel's lines are kept in interleaved pairs (PairLines, LineOfPair)
 //   kTileTokens, kTileVectors, kMostDirectTokens, kMostPlainTokens   as it says there
@@ -140,9 +141,10 @@ constexpr int Log2(int x) { return x <= 1 ? 0 : 1 + Log2(x / 2); }
 // of the corrections, so that they need no shift; where they multiply any signed ones it is taken
 // off, and there are no corrections.
 template <typename V, typename F>
-inline constexpr int kPanelZeroOf = !V::kWidthsAlike || kZeroOf<V, F> == 0 ? kZeroOf<V, F>
-                                    : V::kSignedBytes                      ? 0
-                                                                           : kCorrectionUnit;
+inline constexpr int kPanelZeroOf = F::kZero == 0 || (V::kSignedPanels && F::kBits == 8) ? 0
+                                    : !V::kWidthsAlike                                   ? F::kZero
+                                    : V::kSignedPanels                                   ? 0
+                                                       : kCorrectionUnit;
 
 // What a correction (kernels/activations.h) is shifted by for a zero point.
 constexpr int CorrectionShift(int zero) { return Log2(kCorrectionUnit) - Log2(zero); }
@@ -548,14 +550,17 @@ template <typename V>
   return words;
 }
 
-// Byte `index` of every word, a number of the panel. The lanes need not multiply signed bytes
-// (x86/packed_tiles.h): brought to the upper end of its word, one comes down with its sign.
+// Byte `index` of every word, a number of the panel. Where the lanes do not multiply bytes as the
+// panel has them, it is brought to the upper end of its word; a signed one comes down with its
+// sign.
 template <typename V, int kBits>
 [[gnu::always_inline]] inline typename V::Floats NumbersAt(typename V::Ints words, uint32_t index,
                                                            typename V::Ints minus_zero) {
-  if constexpr (kBits == 8 && V::kSignedBytes) {
-    const int up = 24 - 8 * static_cast<int>(index);
+  const int up = 24 - 8 * static_cast<int>(index);
+  if constexpr (kBits == 8 && V::kSignedPanels) {
     return V::ToFloats(V::template ShiftRightSigned<24>(V::ShiftLeft(words, up)));
+  } else if constexpr (!V::kWidthsAlike) {
+    return V::ToFloats(V::Add(V::template ShiftRight<24>(V::ShiftLeft(words, up)), minus_zero));
   } else {
     return V::ToFloats(V::template Dot<kBits, 1>(&words, kOneAt[index], minus_zero));
   }
@@ -626,9 +631,9 @@ template <typename V, typename Kind, int kVectors, int kTokens>
 #pragma GCC unroll 8
       for (int t = 0; t < kTokens; ++t) {
         Ints init = V::Broadcast(0);
-        if constexpr (!Kind::kHasOffsets && !(Kind::kBits == 8 && V::kSignedBytes)) {
+        if constexpr (!Kind::kHasOffsets && !(Kind::kBits == 8 && V::kSignedPanels)) {
           init = V::Broadcast(rows.Correction<kGroup>(t, group));
-          if constexpr (V::kSignedBytes) init = V::ShiftRightSigned(init, shift);
+          if constexpr (!V::kWidthsAlike) init = V::ShiftRightSigned(init, shift);
         }
 #pragma GCC unroll 4
         for (int r = 0; r < kVectors; ++r) sums[r][t] = init;

@@ -23,6 +23,7 @@ struct Lanes4 {
 
   static constexpr int kLanes = 4;
   static constexpr bool kSignedBytes = true;
+  static constexpr bool kSignedPanels = true;
   static constexpr bool kWidthsAlike = true;
   static constexpr bool kPairsLines = false;
   // 12 sums of integers and 12 of floats, the four vectors of a line and 16 activations of each

@@ -22,13 +22,13 @@ struct Lanes8 {
   using Floats = __m256;
 
   static constexpr int kLanes = 8;
-  // Sums of two products must fit 16 bits, which those of unsigned bytes do not.
   static constexpr bool kSignedBytes = true;
+  static constexpr bool kSignedPanels = false;
   static constexpr bool kWidthsAlike = false;
   static constexpr bool kPairsLines = false;
-  // Six sums of 16-bit integers, two vectors of weights, one of activations and what is in flight
+  // Eight sums of 16-bit integers, two vectors of weights, one of activations and what is in flight
   // fill the 16 registers; the sums of floats lie in memory.
-  static constexpr int kTileTokens = 3;
+  static constexpr int kTileTokens = 4;
   static constexpr int kTileVectors = 2;
   static constexpr int kMostDirectTokens = 4;
   static constexpr int kMostPlainTokens = 2;  // times floats: four sums of each
@@ -153,6 +153,25 @@ struct Lanes8 {
     return _mm256_castpd_ps(_mm256_permute4x64_pd(sums, 0xd8));
   }
 
+  THAW_INLINE Ints BroadcastFour(const int8_t* a) {
+    int32_t four;
+    std::memcpy(&four, a, sizeof(four));
+    return _mm256_set1_epi32(four);
+  }
+
+  // A chain of sums stays one: GCC 12 made a tree of it, for which it kept the products of a whole
+  // step in memory.
+  THAW_INLINE void AddHalves(Ints& sum, Ints halves) {
+    sum = _mm256_add_epi16(sum, halves);
+    asm("" : "+x"(sum));
+  }
+
+  // sum + times * the sums of neighbouring halves.
+  template <int times = 1>
+  THAW_INLINE Ints AddPairs(Ints sum, Ints halves) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(halves, _mm256_set1_epi16(times)));
+  }
+
   // Lines whose sums of two products fit 16 bits together: 2 * (2^bits - 1) * 127 each; of signed
   // bytes 2 * 128 * 127.
   template <int kBits>
@@ -161,25 +180,6 @@ struct Lanes8 {
                                       : kBits == 6 ? 2
                                                    : 1;
 
-  template <int kBits>
-  THAW_INLINE Ints Pairs(Ints w, Ints a) {
-    if constexpr (kBits < 8) {
-      return _mm256_maddubs_epi16(w, a);
-    } else {
-      return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(a, w));
-    }
-  }
-
-  THAW_INLINE Ints BroadcastFour(const int8_t* a) {
-    int32_t four;
-    std::memcpy(&four, a, sizeof(four));
-    return _mm256_set1_epi32(four);
-  }
-
-  THAW_INLINE Ints AddPairs(Ints sum, Ints pairs) {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-  }
-
   // init + the products of four bytes each of w[0..n) with the bytes of 4 n activations.
   template <int kBits, int n>
   THAW_INLINE Ints Dot(const Ints* w, const int8_t* a, Ints init) {
@@ -187,25 +187,44 @@ struct Lanes8 {
     Ints sum = init;
 #pragma GCC unroll 8
     for (int first = 0; first < n; first += kRun) {
-      Ints pairs = Pairs<kBits>(w[first], BroadcastFour(a + 4 * first));
+      Ints halves = Multiply<kBits>(w[first], BroadcastFour(a + 4 * first));
 #pragma GCC unroll 8
       for (int j = first + 1; j < first + kRun; ++j) {
-        pairs = _mm256_add_epi16(pairs, Pairs<kBits>(w[j], BroadcastFour(a + 4 * j)));
+        AddHalves(halves, Multiply<kBits>(w[j], BroadcastFour(a + 4 * j)));
       }
-      sum = AddPairs(sum, pairs);
+      sum = AddPairs(sum, halves);
     }
     return sum;
   }
 
+  // Sums of two products. Weights of 8 bits are signed.
+  template <int kBits>
+  THAW_INLINE Ints Multiply(Ints w, Ints a) {
+    if constexpr (kBits < 8) {
+      return _mm256_maddubs_epi16(w, a);
+    } else {
+      return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(a, w));
+    }
+  }
+
   // The same for kVectors vectors of rows and kTokens tokens. `w` holds line after line, `a` the
-  // activations of token after token, token_bytes apart.
+  // activations of token after token, token_bytes apart. Weights of 8 bits are unsigned.
   template <int kBits, int n, int kVectors, int kTokens>
   THAW_INLINE void DotTile(const std::byte* w, int64_t line_bytes, const int8_t* a,
                            int64_t token_bytes, Ints (&sums)[kVectors][kTokens]) {
+    if constexpr (kBits == 8) {
+#pragma GCC unroll 2
+      for (int r = 0; r < kVectors; ++r) {
+        DotBytes<n>(w + r * 32, line_bytes, a, token_bytes, sums[r]);
+        // Or the activations of the first vector would be kept in memory for the second.
+        asm("" : "+r"(a));
+      }
+      return;
+    }
     constexpr int kRun = kLinesInHalf<kBits> < n ? kLinesInHalf<kBits> : n;
 #pragma GCC unroll 8
     for (int first = 0; first < n; first += kRun) {
-      Ints pairs[kVectors][kTokens];
+      Ints halves[kVectors][kTokens];
 #pragma GCC unroll 8
       for (int j = first; j < first + kRun; ++j) {
         Ints line[kVectors];
@@ -216,16 +235,53 @@ struct Lanes8 {
           const Ints broadcast = BroadcastFour(a + t * token_bytes + 4 * j);
 #pragma GCC unroll 2
           for (int r = 0; r < kVectors; ++r) {
-            const Ints products = Pairs<kBits>(line[r], broadcast);
-            pairs[r][t] = j == first ? products : _mm256_add_epi16(pairs[r][t], products);
+            const Ints products = _mm256_maddubs_epi16(line[r], broadcast);
+            if (j == first) {
+              halves[r][t] = products;
+            } else {
+              AddHalves(halves[r][t], products);
+            }
           }
         }
       }
 #pragma GCC unroll 2
       for (int r = 0; r < kVectors; ++r) {
 #pragma GCC unroll 4
-        for (int t = 0; t < kTokens; ++t) sums[r][t] = AddPairs(sums[r][t], pairs[r][t]);
+        for (int t = 0; t < kTokens; ++t) sums[r][t] = AddPairs(sums[r][t], halves[r][t]);
       }
+    }
+  }
+
+  // Of one vector of rows. The low and the high four bits of the weights are multiplied apart: the
+  // sums of their products fit 16 bits for eight lines, those of whole bytes not even for one.
+  template <int n, int kTokens>
+  THAW_INLINE void DotBytes(const std::byte* w, int64_t line_bytes, const int8_t* a,
+                            int64_t token_bytes, Ints (&sums)[kTokens]) {
+    static_assert(n <= kLinesInHalf<4>);
+    Ints low_halves[kTokens];
+    Ints high_halves[kTokens];
+#pragma GCC unroll 8
+    for (int j = 0; j < n; ++j) {
+      const Ints line = Load(w + j * line_bytes);
+      const Ints low = And(line, BroadcastByte(15));
+      const Ints high = And(ShiftRight<4>(line), BroadcastByte(15));
+#pragma GCC unroll 4
+      for (int t = 0; t < kTokens; ++t) {
+        const Ints broadcast = BroadcastFour(a + t * token_bytes + 4 * j);
+        const Ints low_products = _mm256_maddubs_epi16(low, broadcast);
+        const Ints high_products = _mm256_maddubs_epi16(high, broadcast);
+        if (j == 0) {
+          low_halves[t] = low_products;
+          high_halves[t] = high_products;
+        } else {
+          AddHalves(low_halves[t], low_products);
+          AddHalves(high_halves[t], high_products);
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int t = 0; t < kTokens; ++t) {
+      sums[t] = AddPairs<16>(AddPairs(sums[t], low_halves[t]), high_halves[t]);
     }
   }
 };

@@ -24,6 +24,7 @@ struct Lanes16 {
   static constexpr int kLanes = 16;
   // Dot multiplies weights of 8 bits as unsigned numbers; it never overflows.
   static constexpr bool kSignedBytes = false;
+  static constexpr bool kSignedPanels = false;
   static constexpr bool kWidthsAlike = true;
   static constexpr bool kPairsLines = false;
   // Tokens and vectors of rows of a tile of a panel: 10 sums of integers and 20 of floats and two

@@ -65,6 +65,7 @@ static_assert(kPanelBytes + int64_t{sizeof(TileScratch)} <= kPackedScratchBytes)
 template <typename V>
 struct SignedPanelLanes : V {
   static constexpr bool kSignedBytes = true;
+  static constexpr bool kSignedPanels = true;
 };
 
 // Products of a batch that are yet to be made. A pair is what the activations of one tile are
