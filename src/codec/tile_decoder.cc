@@ -225,6 +225,7 @@ const TileDecoder& PortableDecoder() { return kPortableDecoder; }
 
 std::vector<const TileDecoder*> DecodersFor(std::string_view kernels_name, const CpuFeatures& cpu,
                                             std::span<const TileDecoder* const> decoders) {
+  if (kernels_name == "avxvnni") kernels_name = "avx2";  // the vectors of both
   const bool allows_all = kernels_name != "portable" && kernels_name != "avx2";
   std::vector<const TileDecoder*> allowed;
   for (const TileDecoder* decoder : decoders) {

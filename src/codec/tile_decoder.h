@@ -34,7 +34,8 @@ std::span<const TileDecoder* const> AllTileDecoders();
 const TileDecoder& PortableDecoder();
 
 // Those of `decoders`, in their order, that the CPU runs and whose names a table of kernels allows:
-// the table "portable" allows "portable" alone, "avx2" that and itself, the others all.
+// the table "portable" allows "portable" alone, "avx2" and "avxvnni" that and "avx2", the
+// others all.
 std::vector<const TileDecoder*> DecodersFor(
     std::string_view kernels_name, const CpuFeatures& cpu,
     std::span<const TileDecoder* const> decoders = AllTileDecoders());

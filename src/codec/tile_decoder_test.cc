@@ -178,6 +178,7 @@ TEST(DecodersFor, AreThoseThatTheCpuRunsAndTheNameAllowsInTheirOrder) {
   narrow.name = "avx2";
   const TileDecoder* const decoders[] = {&wide, &narrow, &Portable()};
   EXPECT_THAT(DecodersFor("avx2", cpu, decoders), testing::ElementsAre(&narrow, &Portable()));
+  EXPECT_THAT(DecodersFor("avxvnni", cpu, decoders), testing::ElementsAre(&narrow, &Portable()));
   EXPECT_THAT(DecodersFor("avx512", cpu, decoders), testing::ElementsAreArray(decoders));
   narrow.is_available = [](const CpuFeatures&) { return false; };
   EXPECT_THAT(DecodersFor("avx2", cpu, decoders), testing::ElementsAre(&Portable()));

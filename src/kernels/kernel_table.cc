@@ -11,6 +11,7 @@
 #include "kernels/x86/amx.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/avx512.h"
+#include "kernels/x86/avxvnni.h"
 #elif defined(__aarch64__)
 #include "kernels/arm/dotprod.h"
 #include "kernels/arm/i8mm.h"
@@ -51,6 +52,12 @@ constexpr PanelKernels kAvx2Panels = {
     .multiply_packed = avx2::MultiplyPacked,
 };
 
+constexpr PanelKernels kAvxVnniPanels = [] {
+  PanelKernels kernels = kAvx2Panels;
+  kernels.multiply_packed = avxvnni::MultiplyPacked;
+  return kernels;
+}();
+
 constexpr PanelKernels kAvx512Panels = [] {
   PanelKernels kernels = kAvx2Panels;
   kernels.multiply_packed = avx512::MultiplyPacked;
@@ -80,6 +87,16 @@ constexpr KernelTable kAvx2 = {
     .attend_span = avx2::AttendSpan,
 };
 
+constexpr KernelTable kAvxVnni = [] {
+  KernelTable table = kAvx2;
+  table.name = "avxvnni";
+  table.matmul = MatMul<kAvxVnniPanels>;
+  table.is_available = [](const CpuFeatures& cpu) {
+    return kAvx2.is_available(cpu) && cpu.avxvnni;
+  };
+  return table;
+}();
+
 constexpr KernelTable kAvx512 = [] {
   KernelTable table = kAvx2;
   table.name = "avx512";
@@ -103,7 +120,8 @@ constexpr KernelTable kAmx = [] {
   return table;
 }();
 
-constexpr std::array<const KernelTable*, 4> kTables = {&kAmx, &kAvx512, &kAvx2, &kPortable};
+constexpr std::array<const KernelTable*, 5> kTables = {&kAmx, &kAvx512, &kAvxVnni, &kAvx2,
+                                                       &kPortable};
 
 #elif defined(__aarch64__)
 

@@ -8,7 +8,7 @@
 #include "tensor/half.h"
 
 #if defined(__x86_64__)
-#include "kernels/x86/emulated_amx.h"
+#include "kernels/x86/emulated_tables.h"
 #endif
 
 namespace thaw {
@@ -65,7 +65,7 @@ void MakeScalesSane(ElementType type, std::byte* block, std::mt19937& random) {
 std::vector<const KernelTable*> AllAndEmulatedKernelTables() {
   std::vector<const KernelTable*> tables(AllKernelTables().begin(), AllKernelTables().end());
 #if defined(__x86_64__)
-  for (const EmulatedAmxTable& each : EmulatedAmxTables()) tables.push_back(&each.table);
+  for (const EmulatedTable& each : EmulatedTables()) tables.push_back(&each.table);
 #endif
   return tables;
 }

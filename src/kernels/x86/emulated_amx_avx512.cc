@@ -1,6 +1,6 @@
 // See avx2.h for what may be called here.
 #include "kernels/x86/avx512.h"
-#include "kernels/x86/emulated_amx.h"
+#include "kernels/x86/emulated_tables.h"
 #include "kernels/x86/emulated_tiles.h"
 #include "kernels/x86/lanes_avx512.h"
 #include "kernels/x86/packed_tiles.h"

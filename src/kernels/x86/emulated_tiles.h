@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "kernels/x86/emulated_amx.h"
+#include "kernels/x86/emulated_tables.h"
 #include "kernels/x86/tile_configuration.h"
 
 namespace thaw {

@@ -11,21 +11,18 @@
 
 #include "kernels/x86/asks_ahead.h"
 #include "kernels/x86/table_words.h"
+#include "kernels/x86/vnni_lanes.h"
 
 #define THAW_INLINE [[gnu::always_inline]] static inline
 
 namespace thaw {
 namespace {
 
-struct Lanes16 {
+struct Vectors16 {
   using Ints = __m512i;  // 16 numbers of 32 bits, or 64 bytes
   using Floats = __m512;
 
   static constexpr int kLanes = 16;
-  // Dot multiplies weights of 8 bits as unsigned numbers; it never overflows.
-  static constexpr bool kSignedBytes = false;
-  static constexpr bool kSignedPanels = false;
-  static constexpr bool kWidthsAlike = true;
   static constexpr bool kPairsLines = false;
   // Tokens and vectors of rows of a tile of a panel: 10 sums of integers and 20 of floats and two
   // vectors of weights fill the 32 registers. With 12 sums of each kind a third of them lies in
@@ -167,42 +164,10 @@ struct Lanes16 {
                          _mm512_permutex2var_ps(low, odd, high));
   }
 
-  // init + the products of four bytes each of w[0..n) with the bytes of 4 n activations.
-  template <int kBits, int n>
-  THAW_INLINE Ints Dot(const Ints* w, const int8_t* a, Ints init) {
-    Ints sum = init;
-#pragma GCC unroll 8
-    for (int j = 0; j < n; ++j) {
-      int32_t four;
-      std::memcpy(&four, a + 4 * j, sizeof(four));
-      sum = _mm512_dpbusd_epi32(sum, w[j], _mm512_set1_epi32(four));
-    }
-    return sum;
-  }
-
-  // The same for kVectors vectors of rows and kTokens tokens. `w` holds line after line, `a` the
-  // activations of token after token, token_bytes apart.
-  template <int kBits, int n, int kVectors, int kTokens>
-  THAW_INLINE void DotTile(const std::byte* w, int64_t line_bytes, const int8_t* a,
-                           int64_t token_bytes, Ints (&sums)[kVectors][kTokens]) {
-#pragma GCC unroll 8
-    for (int j = 0; j < n; ++j) {
-      Ints line[kVectors];
-#pragma GCC unroll 2
-      for (int r = 0; r < kVectors; ++r) line[r] = Load(w + j * line_bytes + r * 64);
-#pragma GCC unroll 6
-      for (int t = 0; t < kTokens; ++t) {
-        int32_t four;
-        std::memcpy(&four, a + t * token_bytes + 4 * j, sizeof(four));
-        const Ints broadcast = _mm512_set1_epi32(four);
-#pragma GCC unroll 2
-        for (int r = 0; r < kVectors; ++r) {
-          sums[r][t] = _mm512_dpbusd_epi32(sums[r][t], line[r], broadcast);
-        }
-      }
-    }
-  }
+  THAW_INLINE Ints AddFour(Ints sum, Ints w, Ints a) { return _mm512_dpbusd_epi32(sum, w, a); }
 };
+
+using Lanes16 = VnniLanes<Vectors16>;
 
 }  // namespace
 }  // namespace thaw

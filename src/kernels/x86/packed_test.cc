@@ -1,35 +1,37 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "kernels/kernel_test_support.h"
 #include "kernels/self_check.h"
-#include "kernels/x86/emulated_amx.h"
+#include "kernels/x86/emulated_tables.h"
 #include "tensor/blocks.h"
 #include "tensor/packed_rows.h"
 
 namespace thaw {
 namespace {
 
-// Every table that multiplies by tiles, emulated or not, beside the one whose bits it must give.
-struct TileTable {
+// Every table that multiplies packed rows by other instructions, emulated or not, beside the one
+// whose bits it must give.
+struct TablePair {
   const KernelTable* table;
   const KernelTable* original;
 };
 
-std::vector<TileTable> TileTables() {
-  std::vector<TileTable> tables;
-  for (const EmulatedAmxTable& each : EmulatedAmxTables()) {
-    tables.push_back({&each.table, each.original});
-  }
+std::vector<TablePair> TablePairs() {
+  std::vector<TablePair> pairs;
+  for (const EmulatedTable& each : EmulatedTables()) pairs.push_back({&each.table, each.original});
+  const KernelTable* avx2 = EmulatedTables().back().original;
   for (const KernelTable* table : AllKernelTables()) {
-    if (table->same_bits_as != nullptr) tables.push_back({table, table->same_bits_as});
+    if (table->same_bits_as != nullptr) pairs.push_back({table, table->same_bits_as});
+    if (std::string_view(table->name) == "avxvnni") pairs.push_back({table, avx2});
   }
-  return tables;
+  return pairs;
 }
 
-class TileKernels : public ::testing::TestWithParam<TileTable> {
+class PackedKernels : public ::testing::TestWithParam<TablePair> {
  protected:
   void SetUp() override {
     if (!table().is_available(HostCpu())) {
@@ -40,7 +42,7 @@ class TileKernels : public ::testing::TestWithParam<TileTable> {
   const KernelTable& original() const { return *GetParam().original; }
 };
 
-INSTANTIATE_TEST_SUITE_P(, TileKernels, ::testing::ValuesIn(TileTables()),
+INSTANTIATE_TEST_SUITE_P(, PackedKernels, ::testing::ValuesIn(TablePairs()),
                          [](const auto& test) { return std::string(test.param.table->name); });
 
 constexpr int64_t kRows = 3 * kPackedGroupRows + 5;
@@ -69,7 +71,7 @@ bool AreSameBits(float a, float b) {
   return std::memcmp(&a, &b, sizeof(a)) == 0 || (std::isnan(a) && std::isnan(b));
 }
 
-void ExpectSameBits(const TileTable& tables, const WeightRows& weights, int64_t begin, int64_t end,
+void ExpectSameBits(const TablePair& tables, const WeightRows& weights, int64_t begin, int64_t end,
                     const Activations& activations) {
   const std::vector<float> found = MatMul(*tables.table, weights, begin, end, activations);
   const std::vector<float> expected = MatMul(*tables.original, weights, begin, end, activations);
@@ -83,7 +85,7 @@ void ExpectSameBits(const TileTable& tables, const WeightRows& weights, int64_t 
 }
 
 // Of a single group, of two, and of two that begin with the second.
-void ExpectSameBitsOfParts(const TileTable& tables, const WeightRows& weights,
+void ExpectSameBitsOfParts(const TablePair& tables, const WeightRows& weights,
                            const Activations& activations) {
   ExpectSameBits(tables, weights, 16, 32, activations);
   ExpectSameBits(tables, weights, 0, 32, activations);
@@ -109,7 +111,7 @@ std::vector<float> Values(int64_t n_tokens, int64_t k, std::mt19937& random) {
   return values;
 }
 
-TEST_P(TileKernels, GiveTheBitsOfTheDotProductsOfTheSameVectors) {
+TEST_P(PackedKernels, GiveTheBitsOfTheirOriginals) {
   std::mt19937 random(21);
   for (const ElementTypeInfo& info : AllElementTypes()) {
     bool is_shortest = true;
@@ -117,11 +119,11 @@ TEST_P(TileKernels, GiveTheBitsOfTheDotProductsOfTheSameVectors) {
       if (!info.is_quantized || k % info.block_elements != 0) continue;
       if (!CanPackRows(info.type, k)) continue;
       const PackedMatrix matrix(info.type, k, RandomRows(info.type, kRows * k, random));
-      for (int64_t n_tokens = 9; n_tokens <= 50; ++n_tokens) {
-        // Of longer rows: a small tile, a whole one, and where the last reaches back by a token, by
-        // half a tile, by a token less and by all but one.
-        const bool is_chosen = n_tokens == 10 || n_tokens == 16 || n_tokens == 31 ||
-                               n_tokens == 40 || n_tokens == 41 || n_tokens == 49;
+      for (int64_t n_tokens = 1; n_tokens <= 50; ++n_tokens) {
+        // Of longer rows: a few, and by tiles a small one, a whole one, and where the last reaches
+        // back by a token, by half a tile, by a token less and by all but one.
+        const bool is_chosen = n_tokens == 3 || n_tokens == 10 || n_tokens == 16 ||
+                               n_tokens == 31 || n_tokens == 40 || n_tokens == 41 || n_tokens == 49;
         if (!is_shortest && !is_chosen) continue;
         const OwnedActivations activations(original(), Values(n_tokens, k, random), n_tokens, k);
         ExpectSameBits(GetParam(), matrix.rows, 0, kRows, activations.view());
@@ -134,7 +136,7 @@ TEST_P(TileKernels, GiveTheBitsOfTheDotProductsOfTheSameVectors) {
 }
 
 // Numbers whose bits are all clear, all set, or those that make the ends of signed bytes.
-TEST_P(TileKernels, GiveTheSameBitsForExtremeWeights) {
+TEST_P(PackedKernels, GiveTheSameBitsForExtremeWeights) {
   struct {
     ElementType type;
     int64_t begin;  // of the numbers in a block

@@ -1,8 +1,9 @@
-// Kernel tables for tests: packed_tiles.h over emulated tiles (emulated_tiles.h) and the vectors of
-// AVX-512 or AVX2, so that it is tested on CPUs without AMX. In all else they are the tables
-// "avx512" and "avx2", whose bits they must give.
+// Kernel tables for tests, whose instructions are emulated, so that what is written over them is
+// tested on CPUs without them: packed_tiles.h over tiles of AMX (emulated_tiles.h) and the vectors
+// of AVX-512 or AVX2, and lanes_avxvnni.h over AVX2. In all else they are the tables "avx512" and
+// "avx2", whose bits they must give.
 //
-// Not thread safe: the products are counted.
+// Not thread safe: the products of tiles are counted.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +14,14 @@
 
 namespace thaw {
 
-struct EmulatedAmxTable {
+struct EmulatedTable {
   KernelTable table;  // available where `original` is
   const KernelTable* original;
 };
 
-std::span<const EmulatedAmxTable> EmulatedAmxTables();
+// Those by tiles of AMX first.
+std::span<const EmulatedTable> EmulatedTables();
+std::span<const EmulatedTable> EmulatedAmxTables();
 
 // How many products of two tiles were made.
 extern int64_t emulated_tile_products;
@@ -33,4 +36,12 @@ void MultiplyPackedAvx2(ElementType type, const std::byte* groups, int64_t n_gro
                         std::byte* scratch);
 
 }  // namespace emulated_amx
+
+namespace emulated_avxvnni {
+
+void MultiplyPacked(ElementType type, const std::byte* groups, int64_t n_groups,
+                    const Activations& activations, float* out, int64_t out_stride,
+                    std::byte* scratch);
+
+}  // namespace emulated_avxvnni
 }  // namespace thaw

@@ -1,4 +1,4 @@
-#include "kernels/x86/emulated_amx.h"
+#include "kernels/x86/emulated_tables.h"
 
 #include <array>
 #include <string_view>
@@ -15,8 +15,9 @@ constexpr PanelKernels Panels(decltype(PanelKernels::multiply_packed) multiply_p
           .multiply_packed = multiply_packed};
 }
 
-constexpr PanelKernels kAvx512Panels = Panels(emulated_amx::MultiplyPackedAvx512);
-constexpr PanelKernels kAvx2Panels = Panels(emulated_amx::MultiplyPackedAvx2);
+constexpr PanelKernels kAmxAvx512Panels = Panels(emulated_amx::MultiplyPackedAvx512);
+constexpr PanelKernels kAmxAvx2Panels = Panels(emulated_amx::MultiplyPackedAvx2);
+constexpr PanelKernels kAvxVnniPanels = Panels(emulated_avxvnni::MultiplyPacked);
 
 template <const PanelKernels& kernels>
 void MatMul(const WeightRows& weights, int64_t row_begin, int64_t row_end,
@@ -24,11 +25,11 @@ void MatMul(const WeightRows& weights, int64_t row_begin, int64_t row_end,
   MatMulByPanels(kernels, weights, row_begin, row_end, activations, out, out_stride, scratch);
 }
 
-EmulatedAmxTable Derive(std::string_view original, const char* name,
-                        decltype(KernelTable::matmul) matmul) {
+EmulatedTable Derive(std::string_view original, const char* name,
+                     decltype(KernelTable::matmul) matmul) {
   for (const KernelTable* table : AllKernelTables()) {
     if (table->name != original) continue;
-    EmulatedAmxTable emulated{*table, table};
+    EmulatedTable emulated{*table, table};
     emulated.table.name = name;
     emulated.table.matmul = matmul;
     return emulated;
@@ -41,11 +42,14 @@ EmulatedAmxTable Derive(std::string_view original, const char* name,
 
 int64_t emulated_tile_products = 0;
 
-std::span<const EmulatedAmxTable> EmulatedAmxTables() {
-  static const std::array<EmulatedAmxTable, 2> tables = {
-      Derive("avx512", "emulated_amx_avx512", MatMul<kAvx512Panels>),
-      Derive("avx2", "emulated_amx_avx2", MatMul<kAvx2Panels>)};
+std::span<const EmulatedTable> EmulatedTables() {
+  static const std::array<EmulatedTable, 3> tables = {
+      Derive("avx512", "emulated_amx_avx512", MatMul<kAmxAvx512Panels>),
+      Derive("avx2", "emulated_amx_avx2", MatMul<kAmxAvx2Panels>),
+      Derive("avx2", "emulated_avxvnni", MatMul<kAvxVnniPanels>)};
   return tables;
 }
+
+std::span<const EmulatedTable> EmulatedAmxTables() { return EmulatedTables().first(2); }
 
 }  // namespace thaw
