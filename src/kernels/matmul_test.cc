@@ -288,6 +288,32 @@ TEST_P(MatMulKernels, PackedMatMulOfATokenDoesNotDependOnBatchOrRowRange) {
   }
 }
 
+// Of many tokens halves are widened in parts of rows and for blocks of tokens (plain_products.h).
+TEST_P(MatMulKernels, PackedFloatsGiveTheSameBitsInBlocksOfTokens) {
+  if (!table().packs_rows) GTEST_SKIP() << table().name << " takes rows as they are";
+  std::mt19937 random(13);
+  constexpr int64_t kTokens = 131;
+  constexpr int64_t kLength = 2 * 1024 + 26;
+  for (const ElementType type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16}) {
+    const Matrix matrix(type, 35, kLength, random);
+    const std::vector<float> values = RandomFloats(kTokens * kLength, random);
+    const OwnedActivations all(table(), values, kTokens, kLength);
+    ExpectProducts(table(), matrix, all);
+    const WeightRows packed = matrix.Forms(table())[1];
+    const std::vector<float> whole = MatMul(table(), packed, all.view());
+    for (const int64_t batch : {1, 8, 31, 32, 33, 120, 121}) {
+      const int64_t first = batch % 5;
+      const OwnedActivations part(
+          table(), {values.begin() + first * kLength, values.begin() + (first + batch) * kLength},
+          batch, kLength);
+      const std::vector<float> out = MatMul(table(), packed, part.view());
+      ASSERT_EQ(0, std::memcmp(out.data(), &whole[static_cast<size_t>(first * packed.n_rows)],
+                               out.size() * sizeof(float)))
+          << Info(type).name << " tokens " << first << " + " << batch;
+    }
+  }
+}
+
 // A token with a single 1, which counts as an outlier, has the weights there as its products: they
 // must be those of the file to the last bit, many tokens at a time and alone.
 TEST_P(MatMulKernels, PackedWeightsAreThoseOfTheFileBitForBit) {

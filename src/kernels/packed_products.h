@@ -30,12 +30,12 @@
 #include "kernels/grid_formats.h"
 #include "kernels/packed_formats.h"
 #include "kernels/panel_matmul.h"
+#include "kernels/plain_products.h"
 #include "tensor/element_type.h"
 
 namespace thaw {
 namespace {
 
-inline constexpr int64_t kGroupRows = 16;
 inline constexpr int64_t kStep = kActivationStep;  // elements
 
 // Elements of a panel: 64 KiB of bytes for two groups, and 8 to 32 KiB of scales and offsets. Half
@@ -45,13 +45,9 @@ inline constexpr int64_t kPanelGroups = 2;
 inline constexpr int64_t kPanelRows = kPanelGroups * kGroupRows;
 inline constexpr int64_t kPanelLineBytes = 4 * kPanelRows;
 
-// How far ahead of the weights that are multiplied memory is asked for, into the L2 cache: into L1
-// was slower (Zen 4).
-inline constexpr int64_t kPrefetchBytes = 9 << 10;
-
-// Whether it is asked. With several tokens every format needs it: their work leaves loads fewer
-// places to run ahead. With one token the blocks that lose the hardware's own prefetching need it,
-// and the others where the hardware runs ahead too little.
+// Whether memory is asked for ahead of the weights. With several tokens every format needs it:
+// their work leaves loads fewer places to run ahead. With one token the blocks that lose the
+// hardware's own prefetching need it, and the others where the hardware runs ahead too little.
 template <typename V, typename F, int kTokens>
 [[gnu::always_inline]] inline bool AsksAhead() {
   if constexpr (F::kPrefetches || kTokens > 1) return true;
@@ -701,124 +697,6 @@ void MultiplySegment(const PanelSegment& segment, int64_t n_rows, const Activati
   }
 }
 
-// ---------------------------------------------------------------------------- plain numbers
-
-enum class Plain { kF32, kF16, kBF16 };
-
-// A vector of weights; of the halves, elements 2 i and 2 i + 1 of a row stand side by side.
-template <typename V, Plain type>
-[[gnu::always_inline]] inline typename V::Floats LoadPlain(const std::byte* p) {
-  if constexpr (type == Plain::kF32) {
-    return V::AsFloats(V::Load(p));
-  } else if constexpr (type == Plain::kF16) {
-    return V::LoadHalves(p);
-  } else {
-    return V::AsFloats(V::template ShiftLeft<16>(V::LoadHalvesAsWords(p)));
-  }
-}
-
-// Rows [lane, lane + kParts * V::kLanes) of a group times kTokens tokens. Four sums of each token
-// and vector of rows, so that a single token has as many chains: of every fourth element, or of the
-// evens and odds of every second line of halves.
-template <typename V, Plain type, int kTokens, int kParts>
-[[gnu::noinline]] void MultiplyPlainRows(const std::byte* group, int lane, int64_t k,
-                                         const float* values, float* out, int64_t out_stride) {
-  using Floats = typename V::Floats;
-  constexpr bool kIsF32 = type == Plain::kF32;
-  constexpr int kSums = 4;
-  constexpr int kLines = kIsF32 ? 4 : 2;     // of a round
-  constexpr int kElements = kIsF32 ? 1 : 2;  // of a line
-  constexpr int64_t kVectorBytes = (kIsF32 ? 4 : 2) * V::kLanes;
-  const int64_t lines = k / kElements;
-  const std::byte* p = group + 4 * lane;
-  Floats total[kParts][kTokens][kSums];
-  for (int part = 0; part < kParts; ++part) {
-    for (int t = 0; t < kTokens; ++t) {
-      for (int v = 0; v < kSums; ++v) total[part][t][v] = V::Zero();
-    }
-  }
-  const auto multiply = [&](const std::byte* at, int64_t line, int part, int v) {
-    const Floats w = LoadPlain<V, type>(at + part * 4 * V::kLanes);
-#pragma GCC unroll 6
-    for (int t = 0; t < kTokens; ++t) {
-      const float* x = values + t * k + kElements * line;
-      const Floats a = kIsF32 ? V::Broadcast(*x) : V::BroadcastPair(x);
-      total[part][t][v] = V::MultiplyAdd(w, a, total[part][t][v]);
-    }
-  };
-  int64_t line = 0;
-  const bool asks_ahead = kTokens == 1 && V::AsksAhead();
-  for (; line + kLines <= lines; line += kLines, p += kLines * kLineBytes) {
-    if (asks_ahead) {
-#pragma GCC unroll 4
-      for (int i = 0; i < kLines; ++i) {
-        __builtin_prefetch(p + kPrefetchBytes + i * kLineBytes, 0, 2);
-      }
-    }
-#pragma GCC unroll 4
-    for (int part = 0; part < kParts; ++part) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kSums; ++v) {
-        const int of_round = kIsF32 ? v : v / 2;
-        multiply(p + of_round * kLineBytes + (kIsF32 ? 0 : v % 2 * kVectorBytes), line + of_round,
-                 part, v);
-      }
-    }
-  }
-  for (int rest = 0; line < lines; ++line, ++rest, p += kLineBytes) {
-    for (int part = 0; part < kParts; ++part) {
-      if constexpr (kIsF32) {
-        multiply(p, line, part, rest);
-      } else {
-        multiply(p, line, part, 0);
-        multiply(p + kVectorBytes, line, part, 1);
-      }
-    }
-  }
-  for (int part = 0; part < kParts; ++part) {
-    for (int t = 0; t < kTokens; ++t) {
-      const Floats* of_token = total[part][t];
-      const Floats even = V::Add(of_token[0], of_token[2]);
-      const Floats odd = V::Add(of_token[1], of_token[3]);
-      V::StoreFloats(kIsF32 ? V::Add(even, odd) : V::AddNeighbours(even, odd),
-                     out + t * out_stride + lane + part * V::kLanes);
-    }
-  }
-}
-
-// A single token with all rows at once, in one stream; several with as many as there are registers.
-template <typename V, Plain type, int kTokens>
-void MultiplyPlainGroup(const std::byte* group, int64_t k, const float* values, float* out,
-                        int64_t out_stride) {
-  constexpr int kParts = kTokens == 1 ? kGroupRows / V::kLanes : 1;
-  for (int lane = 0; lane < kGroupRows; lane += kParts * V::kLanes) {
-    MultiplyPlainRows<V, type, kTokens, kParts>(group, lane, k, values, out, out_stride);
-  }
-}
-
-template <typename V, Plain type>
-void MultiplyPlainGroups(const std::byte* groups, int64_t n_groups, const Activations& activations,
-                         float* out, int64_t out_stride) {
-  const int64_t k = activations.k;
-  const int64_t n_tokens = activations.n_tokens;
-  const int64_t group_bytes = kGroupRows * k * (type == Plain::kF32 ? 4 : 2);
-  for (int64_t g = 0; g < n_groups; ++g, groups += group_bytes, out += kGroupRows) {
-    int64_t token = 0;
-    const auto multiply = [&]<int kTokens>() {
-      MultiplyPlainGroup<V, type, kTokens>(groups, k, activations.values + token * k,
-                                           out + token * out_stride, out_stride);
-      token += kTokens;
-    };
-    if constexpr (V::kMostPlainTokens >= 6) {
-      // Eight are two times four.
-      while (n_tokens - token >= 6 && n_tokens - token != 8) multiply.template operator()<6>();
-      while (n_tokens - token >= 4) multiply.template operator()<4>();
-    }
-    while (n_tokens - token >= 2) multiply.template operator()<2>();
-    while (n_tokens - token >= 1) multiply.template operator()<1>();
-  }
-}
-
 // ------------------------------------------------------------------------------------ all types
 
 template <typename V, typename F>
@@ -864,11 +742,11 @@ void MultiplyPackedGroups(ElementType type, const std::byte* groups, int64_t n_g
                           std::byte* scratch) {
   switch (type) {
     case ElementType::kF32:
-      return MultiplyPlainGroups<V, Plain::kF32>(groups, n_groups, a, out, out_stride);
+      return MultiplyPlainGroups<V, Plain::kF32>(groups, n_groups, a, out, out_stride, scratch);
     case ElementType::kF16:
-      return MultiplyPlainGroups<V, Plain::kF16>(groups, n_groups, a, out, out_stride);
+      return MultiplyPlainGroups<V, Plain::kF16>(groups, n_groups, a, out, out_stride, scratch);
     case ElementType::kBF16:
-      return MultiplyPlainGroups<V, Plain::kBF16>(groups, n_groups, a, out, out_stride);
+      return MultiplyPlainGroups<V, Plain::kBF16>(groups, n_groups, a, out, out_stride, scratch);
     default:
       return VisitFormat(type, [&]<typename F>() {
         MultiplyGroups<V, F>(groups, n_groups, a, out, out_stride, scratch);

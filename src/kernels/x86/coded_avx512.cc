@@ -136,7 +136,7 @@ void MultiplyGroupOf(StreamCursor& cursor, const CodedToken& token, float* out) 
 constexpr int64_t kChunkVectors = 64;
 static_assert(kChunkVectors * kFrozenLanes <= kKeptBlocks * kKeptBlockBytes);
 
-// Four sums of each row, as MultiplyPlainRows of kernels/packed_products.h has them: of the even
+// Four sums of each row, as MultiplyPlainRows of kernels/plain_products.h has them: of the even
 // and the odd lines, of their even and their odd columns.
 struct PlainSums {
   __m512 of[2][2];

@@ -31,7 +31,7 @@ struct Lanes8 {
   static constexpr int kTileTokens = 4;
   static constexpr int kTileVectors = 2;
   static constexpr int kMostDirectTokens = 4;
-  static constexpr int kMostPlainTokens = 2;  // times floats: four sums of each
+  static constexpr int kMostPlainTokens = 3;  // times floats: four sums of each
   THAW_INLINE bool AsksAhead() { return x86::kAsksAhead; }
 
   THAW_INLINE Ints Load(const std::byte* p) {
