@@ -54,8 +54,6 @@ template <typename V, typename F, int kTokens>
   return V::AsksAhead();
 }
 
-inline constexpr int64_t kNoOutlier = INT64_MAX;
-
 template <typename F>
 inline constexpr int kGroupsOfBlock = F::kBlock / F::kGroup;
 template <typename F>
@@ -145,6 +143,11 @@ inline constexpr int kPanelZeroOf = F::kZero == 0 || (V::kSignedPanels && F::kBi
 // What a correction (kernels/activations.h) is shifted by for a zero point.
 constexpr int CorrectionShift(int zero) { return Log2(kCorrectionUnit) - Log2(zero); }
 
+struct OutlierSpan {
+  const Outlier* begin;
+  const Outlier* end;
+};
+
 // The activations of tokens from `token` on, as the kernels address them.
 struct TokenRows {
   const int8_t* quants;
@@ -187,14 +190,11 @@ struct TokenRows {
     return (step + 1) % kStepsOfScale == 0 || (step + 1) * kStep == k;
   }
 
-  // How many outliers lie before the end of a segment.
-  int32_t OutliersUntil(int64_t t, int64_t segment) const {
-    return outlier_ends[t * OutlierSegments(k) + segment];
-  }
-  int64_t OutlierIndex(int64_t t, int32_t next) const {
-    return next < OutliersUntil(t, OutlierSegments(k) - 1)
-               ? outliers[t * MaxOutliers(k) + next].index
-               : kNoOutlier;
+  // Those of a segment.
+  OutlierSpan Outliers(int64_t t, int64_t segment) const {
+    const int32_t* ends = outlier_ends + t * OutlierSegments(k);
+    const Outlier* of_token = outliers + t * MaxOutliers(k);
+    return {segment == 0 ? of_token : of_token + ends[segment - 1], of_token + ends[segment]};
   }
 };
 
@@ -287,15 +287,18 @@ template <typename V, typename F, int kTokens, int phase>
 // A product with kOneAt[i] picks byte i of every word.
 inline constexpr int8_t kOneAt[4][4] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}};
 
-// The weights of element `index` of a block, for all rows of a vector.
+// The weights of element `index` of a block, for all rows of a vector. Unsigned, so that divisions
+// by powers of two are shifts.
 template <typename V, typename F>
-[[gnu::always_inline]] inline typename V::Floats WeightsAt(const BlockPlace& place, int index) {
-  const int step = index / 32;
+[[gnu::always_inline]] inline typename V::Floats WeightsAt(const BlockPlace& place,
+                                                           uint32_t index) {
+  const uint32_t step = index / 32;
   const typename V::Ints line =
-      LoadLine<V, F>(place, step / F::kPhases, step % F::kPhases, index % 32 / 4);
+      LoadLine<V, F>(place, static_cast<int>(step / F::kPhases),
+                     static_cast<int>(step % F::kPhases), static_cast<int>(index % 32 / 4));
   const typename V::Ints numbers =
       V::template Dot<F::kBits, 1>(&line, kOneAt[index % 4], V::Broadcast(-kZeroOf<V, F>));
-  const Term<V> term = F::template TermOf<V>(place, index / F::kGroup);
+  const Term<V> term = F::template TermOf<V>(place, static_cast<int>(index / F::kGroup));
   typename V::Floats weights = V::Multiply(term.scale, V::ToFloats(numbers));
   if constexpr (F::kHasOffsets) weights = V::Add(weights, term.offset);
   return weights;
@@ -311,19 +314,15 @@ template <typename F>
   return PlaceOf<F>(group + kGroupRows * kBlockBytes<F> * first, of_unit, block - first, lane);
 }
 
-// Adds what the outliers before element `end` contribute to one token; `next` is the first that was
-// not added yet.
+// Adds what outliers contribute to one token.
 template <typename V, typename F>
 [[gnu::noinline]] typename V::Floats AddOutliers(const std::byte* group, int64_t k, int lane,
-                                                 const TokenRows& rows, int64_t t, int64_t end,
-                                                 int32_t& next, typename V::Floats total) {
-  for (; rows.OutlierIndex(t, next) < end; ++next) {
-    const Outlier& outlier = rows.outliers[t * MaxOutliers(k) + next];
-    const int64_t block = outlier.index / F::kBlock;
+                                                 OutlierSpan outliers, typename V::Floats total) {
+  for (const Outlier* outlier = outliers.begin; outlier != outliers.end; ++outlier) {
+    const auto index = static_cast<uint32_t>(outlier->index);
     const typename V::Floats weights =
-        WeightsAt<V, F>(PlaceInGroup<F>(group, k, block, lane),
-                        static_cast<int>(outlier.index - block * F::kBlock));
-    total = V::MultiplyAdd(weights, V::Broadcast(outlier.value), total);
+        WeightsAt<V, F>(PlaceInGroup<F>(group, k, index / F::kBlock, lane), index % F::kBlock);
+    total = V::MultiplyAdd(weights, V::Broadcast(outlier->value), total);
   }
   return total;
 }
@@ -364,8 +363,6 @@ template <typename V, typename F, int kTokens>
   const int64_t k = rows.k;
   const int64_t blocks = k / F::kBlock;
   DirectSums<V, kTokens> sums[kParts];
-  int32_t next[kTokens];
-  int64_t next_index = kNoOutlier;
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 4
@@ -373,8 +370,6 @@ template <typename V, typename F, int kTokens>
       sums[part].total[t] = V::Zero();
       sums[part].unscaled[t] = V::Zero();
     }
-    next[t] = 0;
-    if (rows.OutlierIndex(t, 0) < next_index) next_index = rows.OutlierIndex(t, 0);
   }
   const std::byte* unit = group;
   for (int64_t block = 0; block < blocks; block += F::kUnitBlocks) {
@@ -386,19 +381,16 @@ template <typename V, typename F, int kTokens>
                                      (block + i) * kStepsOfBlock<F>, sums[part]);
       }
       const int64_t end = (block + i + 1) * F::kBlock;
-      if (next_index >= end || (end % kSegment != 0 && end != k)) continue;
-      next_index = kNoOutlier;
+      if (end % kSegment != 0 && end != k) continue;
 #pragma GCC unroll 8
       for (int t = 0; t < kTokens; ++t) {
-        const int32_t first = next[t];
+        const OutlierSpan outliers = rows.Outliers(t, (end - 1) / kSegment);
+        if (outliers.begin == outliers.end) continue;
 #pragma GCC unroll 4
         for (int part = 0; part < kParts; ++part) {
-          next[t] = first;
-          sums[part].total[t] = AddOutliers<V, F>(group, k, part * V::kLanes, rows, t, end, next[t],
-                                                  sums[part].total[t]);
+          sums[part].total[t] =
+              AddOutliers<V, F>(group, k, part * V::kLanes, outliers, sums[part].total[t]);
         }
-        const int64_t index = rows.OutlierIndex(t, next[t]);
-        if (index < next_index) next_index = index;
       }
     }
     unit += kGroupRows * kBlockBytes<F> * of_unit;
@@ -568,12 +560,9 @@ template <typename V, typename Kind, int kVectors>
                                                     const TokenRows& rows, int64_t t,
                                                     typename V::Floats (&total)[kVectors]) {
   using Floats = typename V::Floats;
-  const int64_t number = segment.begin / kSegment;
-  const Outlier* of_token = rows.outliers + t * MaxOutliers(rows.k);
-  const Outlier* outlier = number == 0 ? of_token : of_token + rows.OutliersUntil(t, number - 1);
-  const Outlier* end = of_token + rows.OutliersUntil(t, number);
+  const OutlierSpan outliers = rows.Outliers(t, segment.begin / kSegment);
   const typename V::Ints minus_zero = V::Broadcast(-segment.zero);
-  for (; outlier != end; ++outlier) {
+  for (const Outlier* outlier = outliers.begin; outlier != outliers.end; ++outlier) {
     const auto index = static_cast<uint32_t>(outlier->index - segment.begin);
     const std::byte* line = PanelLine<V>(segment.panel, index);
     const int64_t group = index / Kind::kGroup * kPanelRows;

@@ -73,18 +73,17 @@ __m512i Column(const CodedToken& token, int64_t col, __m512i line) {
 }
 
 // AddOutliers of kernels/packed_products.h over the blocks that were kept.
-[[gnu::noinline]] __m512 AddKeptOutliers(const CodedToken& token, const TokenRows& rows,
-                                         int64_t end, int32_t& next, __m512 total) {
+[[gnu::noinline]] __m512 AddKeptOutliers(const CodedToken& token, OutlierSpan outliers,
+                                         __m512 total) {
   const std::byte* kept = token.kept;
-  int64_t block = rows.OutlierIndex(0, next) / kStep;
-  for (; rows.OutlierIndex(0, next) < end; ++next) {
-    const Outlier& outlier = rows.outliers[next];
-    if (outlier.index / kStep != block) kept += kKeptBlockBytes;
-    block = outlier.index / kStep;
-    const __m512i line = V::Load(kept + 64 * (outlier.index % kStep / 4));
+  for (const Outlier* outlier = outliers.begin; outlier != outliers.end; ++outlier) {
+    const bool begins_block =
+        outlier != outliers.begin && outlier->index / kStep != outlier[-1].index / kStep;
+    if (begins_block) kept += kKeptBlockBytes;
+    const __m512i line = V::Load(kept + 64 * (outlier->index % kStep / 4));
     const __m512 scale = _mm512_load_ps(reinterpret_cast<const float*>(kept + 64 * kSets));
-    const __m512 weights = V::Multiply(scale, V::ToFloats(Column(token, outlier.index, line)));
-    total = V::MultiplyAdd(weights, V::Broadcast(outlier.value), total);
+    const __m512 weights = V::Multiply(scale, V::ToFloats(Column(token, outlier->index, line)));
+    total = V::MultiplyAdd(weights, V::Broadcast(outlier->value), total);
   }
   return total;
 }
@@ -99,7 +98,6 @@ void MultiplyGroupOf(StreamCursor& cursor, const CodedToken& token, float* out) 
   BlockScales scales(cursor);
   __m512 total = V::Zero();
   __m512 unscaled = V::Zero();
-  int32_t next_outlier = 0;
   std::byte* kept = token.kept;
   for (int64_t block = 0; block < blocks; ++block) {
     HoldBack(cursor);
@@ -126,7 +124,7 @@ void MultiplyGroupOf(StreamCursor& cursor, const CodedToken& token, float* out) 
     unscaled = V::Zero();
     const int64_t end = (block + 1) * kStep;
     if (end % kSegment != 0 && end != rows.k) continue;
-    total = AddKeptOutliers(token, rows, end, next_outlier, total);
+    total = AddKeptOutliers(token, rows.Outliers(0, (end - 1) / kSegment), total);
     kept = token.kept;
   }
   V::StoreFloats(total, out);
