@@ -7,13 +7,15 @@
 //   kSignedPanels   those of a panel too
 //   kWidthsAlike    numbers of all widths are multiplied in the same way, without overflow
 //   kPairsLines     a panel's lines are kept in interleaved pairs (PairLines, LineOfPair)
-//   kTileTokens, kTileVectors, kMostDirectTokens, kMostPlainTokens   as it says there
+//   kTileTokens, kTileVectors, kDirectTokens, kMostDirectTokens, kMostPlainTokens   as it says
+//                   there
 //   AsksAhead()     whether memory is to be asked for the weights of single tokens
 //
 // A few tokens are multiplied directly: each step of 32 elements is unpacked into registers and
-// multiplied with all of them, so that the weights are read once, in one stream. Many tokens are
-// multiplied through a panel: up to two groups of rows are unpacked, kSegment elements at a time,
-// into bytes and float scales that stay in a near cache, and tiles of a few tokens run over it.
+// multiplied with all of them, or with as many as there are registers, group by group, so that the
+// weights are read from memory once, in one stream. Many tokens are multiplied through a panel: up
+// to two groups of rows are unpacked, kSegment elements at a time, into bytes and float scales that
+// stay in a near cache, and tiles of a few tokens run over it.
 //
 // Either way one (row, token) goes through the same operations in the same order: the integer sums
 // of the steps that share a scale of the activations, each times the scale of the weights, then the
@@ -698,7 +700,7 @@ void MultiplyDirectly(const std::byte* group, const Activations& activations, fl
                                    out_stride);
     }
   };
-  if constexpr (V::kMostDirectTokens >= 8) multiply.template operator()<8>();
+  if constexpr (V::kDirectTokens >= 8) multiply.template operator()<8>();
   multiply.template operator()<4>();
   multiply.template operator()<2>();
   multiply.template operator()<1>();

@@ -38,7 +38,7 @@ inline constexpr int64_t kPlainSumsBytes = kPlainSums * kGroupRows * int64_t{siz
 static_assert(kWidenedBytes + kWidenedTokens * kPlainSumsBytes <= kPackedScratchBytes);
 
 // Fewer tokens than this are not worth the widening.
-inline constexpr int64_t kFewestWidenedTokens = 32;
+inline constexpr int64_t kFewestWidenedTokens = 18;
 
 // Elements [begin, end) of the rows of a group. `sums` is where those of the tokens rest before and
 // after; unused where this is the whole row.

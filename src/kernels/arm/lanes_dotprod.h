@@ -32,6 +32,7 @@ struct Lanes4 {
   static constexpr int kTileVectors = 4;
   // 16 sums of floats (four vectors of rows take turns), the weights of a step and one token's
   // activations fit the registers.
+  static constexpr int kDirectTokens = 4;
   static constexpr int kMostDirectTokens = 4;
   static constexpr int kMostPlainTokens = 6;  // times floats: four sums of each
   static constexpr bool AsksAhead() { return false; }

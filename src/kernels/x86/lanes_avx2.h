@@ -30,7 +30,8 @@ struct Lanes8 {
   // fill the 16 registers; the sums of floats lie in memory.
   static constexpr int kTileTokens = 4;
   static constexpr int kTileVectors = 2;
-  static constexpr int kMostDirectTokens = 4;
+  static constexpr int kDirectTokens = 4;
+  static constexpr int kMostDirectTokens = 8;
   static constexpr int kMostPlainTokens = 3;  // times floats: four sums of each
   THAW_INLINE bool AsksAhead() { return x86::kAsksAhead; }
 
