@@ -8,12 +8,11 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "base/units.h"
 
 namespace thaw {
 namespace {
-
-size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 // The last huge page is mapped whole, so that it can be one.
 size_t MappedBytes(size_t size) { return RoundUp(size, kHugePageBytes); }

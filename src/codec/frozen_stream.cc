@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "tensor/half.h"
 
 namespace thaw {
@@ -34,7 +35,7 @@ void Place(FrozenStream& s, const std::byte* bytes) {
   s.coded = s.values + h.patches;
   s.states = s.coded + h.coded_bytes;
   const auto end = static_cast<uint64_t>(s.states + kStateBytes - bytes);
-  s.bytes = (end + kFrozenAlignment - 1) / kFrozenAlignment * kFrozenAlignment;
+  s.bytes = RoundUp(end, kFrozenAlignment);
 }
 
 Result<void> CheckCounts(const FrozenStream& s, int64_t rows) {

@@ -7,13 +7,10 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/round_up.h"
 
 namespace thaw {
 namespace {
-
-int64_t AlignUp(int64_t x) {
-  return (x + kFrozenAlignment - 1) / kFrozenAlignment * kFrozenAlignment;
-}
 
 uint64_t HashOfHead(const FrozenHeader& header, std::span<const FrozenTileEntry> directory) {
   XXH3_state_t* state = XXH3_createState();
@@ -138,8 +135,9 @@ Result<FrozenTensor> RowsOfFrozen(const FrozenTensor& tensor, int64_t first, int
 }
 
 int64_t FrozenHeadBytes(int64_t tiles) {
-  return AlignUp(static_cast<int64_t>(sizeof(FrozenHeader)) +
-                 tiles * static_cast<int64_t>(sizeof(FrozenTileEntry)));
+  return RoundUp(static_cast<int64_t>(sizeof(FrozenHeader)) +
+                     tiles * static_cast<int64_t>(sizeof(FrozenTileEntry)),
+                 kFrozenAlignment);
 }
 
 Result<FrozenTensor> ReadFrozenTensor(const File& file, std::string_view name, uint64_t offset,

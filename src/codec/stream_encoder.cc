@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "codec/alphabet.h"
 #include "codec/frozen_format.h"
 #include "codec/frozen_stream.h"
@@ -157,7 +158,7 @@ void AppendStream(Vectors& of, const Alphabet& alphabet, std::vector<std::byte>&
   const auto states = encoder.states();
   AppendBytes(std::span<const StateSet>(states), out);
   const size_t bytes = out.size() - begin;
-  out.resize(begin + (bytes + kFrozenAlignment - 1) / kFrozenAlignment * kFrozenAlignment);
+  out.resize(begin + RoundUp(bytes, kFrozenAlignment));
 }
 
 // The numbers m of a stream of ecq, by vectors. The integers must keep to the trellis.

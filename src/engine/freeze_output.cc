@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/round_up.h"
 #include "codec/frozen_format.h"
 #include "gguf/gguf_writer.h"
 #include "io/free_space.h"
@@ -11,10 +12,6 @@ namespace thaw {
 namespace {
 
 constexpr uint64_t kPieceBytes = 1 << 20;
-
-uint64_t AlignUp(uint64_t bytes, uint64_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
 
 // Tiles are read at multiples of 64 bytes.
 uint32_t AlignmentOf(const GgufFile& input) {
@@ -29,7 +26,7 @@ uint64_t FileBytes(const GgufFile& input, std::span<const OutputTensor> tensors)
   const uint64_t alignment = AlignmentOf(input);
   uint64_t bytes = ContainerBytes(input, tensors);
   for (const OutputTensor& tensor : tensors) {
-    if (tensor.is_frozen) bytes += AlignUp(tensor.record.blob_bytes(), alignment);
+    if (tensor.is_frozen) bytes += RoundUp(tensor.record.blob_bytes(), alignment);
   }
   return bytes;
 }
@@ -76,10 +73,10 @@ uint64_t ContainerBytes(const GgufFile& input, std::span<const OutputTensor> ten
     }
     for (const TensorInfo* source : tensor.plan->tensors) {
       add_entry(source->name, source->n_dims);
-      kept += AlignUp(source->bytes, alignment);
+      kept += RoundUp(source->bytes, alignment);
     }
   }
-  return AlignUp(head, alignment) + kept;
+  return RoundUp(head, alignment) + kept;
 }
 
 Result<uint64_t> WriteFrozenModel(const GgufFile& input, std::span<const OutputTensor> tensors,

@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/cpu_features.h"
 #include "base/function_ref.h"
+#include "base/round_up.h"
 #include "base/units.h"
 #include "engine/random_weights.h"
 #include "io/read_queue.h"
@@ -137,7 +138,7 @@ class MatMulBench {
       : kernels_(kernels), pool_(pool), decoder_(decoder) {}
 
   Result<void> FillPlain(ElementType type, uint64_t buffer_bytes) {
-    scratch_stride_ = (MatMulScratchBytes(kRowLength) + 63) / 64 * 64;
+    scratch_stride_ = RoundUp(MatMulScratchBytes(kRowLength), 64);
     const int64_t row_bytes = RowBytes(type, kRowLength);
     const int64_t n_rows = static_cast<int64_t>(buffer_bytes) / row_bytes;
     THAW_ASSIGN(matrix_, Allocate(n_rows * row_bytes, "weights to measure with"));
@@ -158,7 +159,7 @@ class MatMulBench {
   Result<void> FillCoded(ElementType type, uint64_t buffer_bytes) {
     kind_ = type == ElementType::kQ8_0 ? FrozenKind::kEcq : FrozenKind::kBf16;
     THAW_CHECK(ThawedType(kind_) == type);
-    scratch_stride_ = (CodedScratchBytes(kind_, kRowLength) + 63) / 64 * 64;
+    scratch_stride_ = RoundUp(CodedScratchBytes(kind_, kRowLength), 64);
     const std::vector<std::byte> stream =
         RandomFrozenStream(kind_, kStreamRows, kRowLength, /*seed=*/0);
     stream_bytes_ = std::ssize(stream);

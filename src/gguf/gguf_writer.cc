@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "base/utf8.h"
 
 namespace thaw {
@@ -22,10 +23,6 @@ void AppendNumber(std::string& out, T value) {
 void AppendString(std::string& out, std::string_view text) {
   AppendNumber<uint64_t>(out, text.size());
   out.append(text);
-}
-
-uint64_t RoundUp(uint64_t bytes, uint64_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
 }
 
 }  // namespace

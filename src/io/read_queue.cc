@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "io/direct_read.h"
 
 namespace thaw {
@@ -76,7 +77,7 @@ uint64_t ReadAlignment(const File& file) {
 }
 
 uint64_t ReadSpan(uint64_t offset, uint64_t bytes, uint64_t alignment) {
-  return (offset % alignment + bytes + alignment - 1) / alignment * alignment;
+  return RoundUp(offset % alignment + bytes, alignment);
 }
 
 ReadCompletion ReadNow(const ReadRequest& request) {

@@ -1,14 +1,14 @@
 #include "kernels/activations.h"
 
+#include "base/round_up.h"
+
 namespace thaw {
 namespace {
 
 // Each part begins at a cache line of its own.
 constexpr int64_t kPartAlignment = 64;
 
-int64_t AlignedBytes(int64_t bytes) {
-  return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
-}
+int64_t AlignedBytes(int64_t bytes) { return RoundUp(bytes, kPartAlignment); }
 
 // Of n numbers of four bytes.
 int64_t TermBytes(int64_t n) { return AlignedBytes(n * int64_t{sizeof(float)}); }

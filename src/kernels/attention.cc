@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/round_up.h"
 #include "kernels/kernel_table.h"
 
 namespace thaw {
@@ -71,7 +72,7 @@ int64_t KvRowBytes(KvType type, int64_t n) {
 }
 
 int64_t KeyBytes(KvType type, int64_t head_dim, int64_t n_positions) {
-  return (n_positions + kKeyUnit - 1) / kKeyUnit * kKeyUnit * KvRowBytes(type, head_dim);
+  return RoundUp(n_positions, kKeyUnit) * KvRowBytes(type, head_dim);
 }
 
 void StoreKey(const KernelTable& table, const float* x, int64_t n, KvType type, int64_t position,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "tensor/packed_rows.h"
 
 namespace thaw {
@@ -15,7 +16,7 @@ namespace {
 constexpr int64_t kMostGroups = 2;
 constexpr int64_t kFewTokens = 8;
 
-int64_t AlignUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+int64_t ToLines(int64_t bytes) { return RoundUp(bytes, 64); }
 
 // Rows of `packed` as they would lie in a file, for tables that take no packed ones.
 void Unpack(ElementType type, int64_t k, int64_t n_rows, const std::byte* packed, std::byte* rows) {
@@ -34,7 +35,7 @@ struct TokenScratch {
   std::byte* kept;
 
   TokenScratch(int64_t k, std::byte* memory) {
-    const auto take = [&](int64_t bytes) { return std::exchange(memory, memory + AlignUp(bytes)); };
+    const auto take = [&](int64_t bytes) { return std::exchange(memory, memory + ToLines(bytes)); };
     has_outliers = reinterpret_cast<uint8_t*>(take(k / kActivationStep));
     is_outlier = reinterpret_cast<uint8_t*>(take(k));
     outlier_patches = reinterpret_cast<OutlierPatch*>(take(OutlierPatchBytes(k)));
@@ -43,8 +44,8 @@ struct TokenScratch {
   }
 
   static int64_t Bytes(int64_t k) {
-    return AlignUp(k / kActivationStep) + AlignUp(k) + AlignUp(OutlierPatchBytes(k)) +
-           AlignUp(PatchSumBytes(k)) + kKeptBlocks * kKeptBlockBytes;
+    return ToLines(k / kActivationStep) + ToLines(k) + ToLines(OutlierPatchBytes(k)) +
+           ToLines(PatchSumBytes(k)) + kKeptBlocks * kKeptBlockBytes;
   }
 
  private:
@@ -110,7 +111,7 @@ bool DecodesInRegisters(const KernelTable& kernels, const TileDecoder& decoder) 
 int64_t CodedScratchBytes(FrozenKind kind, int64_t k) {
   // Groups packed and not.
   return std::max(
-      AlignUp(MatMulScratchBytes(k)) + 2 * kMostGroups * AlignUp(ThawedGroupBytes(kind, k)),
+      ToLines(MatMulScratchBytes(k)) + 2 * kMostGroups * ToLines(ThawedGroupBytes(kind, k)),
       TokenScratch::Bytes(k));
 }
 
@@ -122,8 +123,8 @@ void MultiplyCoded(const KernelTable& kernels, const TileDecoder& decoder, const
   THAW_CHECK(row_end % per_stream == 0 || row_end == weights.n_rows);
   const ElementType type = ThawedType(weights.kind);
   const int64_t group_bytes = ThawedGroupBytes(weights.kind, weights.k);
-  std::byte* packed = scratch + AlignUp(MatMulScratchBytes(weights.k));
-  std::byte* unpacked = packed + kMostGroups * AlignUp(group_bytes);
+  std::byte* packed = scratch + ToLines(MatMulScratchBytes(weights.k));
+  std::byte* unpacked = packed + kMostGroups * ToLines(group_bytes);
   const int64_t groups_at_once = activations.n_tokens <= kFewTokens ? 1 : kMostGroups;
   const bool in_registers = activations.n_tokens == 1 && DecodesInRegisters(kernels, decoder);
   const TokenScratch token_scratch(weights.k, scratch);

@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "kernels/kernel_table.h"
 
 namespace thaw {
 namespace {
 
 // Every head's keys and values begin on a cache line.
-size_t AlignUp(int64_t bytes) { return (static_cast<size_t>(bytes) + 63) / 64 * 64; }
+size_t ToLines(int64_t bytes) { return static_cast<size_t>(RoundUp(bytes, 64)); }
 
 // How far a sequence may go back beyond what its windows need, in positions: a window, or this
 // where windows are large. It costs as much memory.
@@ -19,7 +20,7 @@ constexpr int64_t kMostGoingBack = 1024;
 int64_t HeldPositions(const KvSize& size, int64_t window) {
   if (window == 0) return size.n_positions;
   const int64_t wanted = window + size.max_batch + std::min(window, kMostGoingBack);
-  const int64_t ring = (wanted + kAttentionBlock - 1) / kAttentionBlock * kAttentionBlock;
+  const int64_t ring = RoundUp(wanted, kAttentionBlock);
   return std::min(ring, size.n_positions);
 }
 
@@ -53,14 +54,14 @@ std::vector<KvCache::Layer> KvCache::LayOut(const ModelConfig& config, const KvS
     const int64_t held = HeldPositions(size, attention.window.size);
     Layer layer{.heads = heads,
                 .offset = offset,
-                .key_bytes = AlignUp(KeyBytes(size.type, heads.size, held)),
-                .value_bytes = AlignUp(held * KvRowBytes(size.type, heads.v_size)),
+                .key_bytes = ToLines(KeyBytes(size.type, heads.size, held)),
+                .value_bytes = ToLines(held * KvRowBytes(size.type, heads.v_size)),
                 .held = held,
                 .window = attention.window,
                 .index_key_size = attention.index_key_size};
     offset += static_cast<size_t>(heads.n_kv) * (layer.key_bytes + layer.value_bytes);
     layer.index_offset = offset;
-    offset += AlignUp(held * KvRowBytes(IndexType(size.type), layer.index_key_size));
+    offset += ToLines(held * KvRowBytes(IndexType(size.type), layer.index_key_size));
     layers.push_back(layer);
   }
   layers.push_back({.offset = offset});  // the end

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/round_up.h"
 #include "base/stopwatch.h"
 #include "kernels/coded_matmul.h"
 #include "model/model.h"
@@ -32,8 +33,7 @@ void Model::PlanWork(std::span<const Product> products) {
   const int64_t items_per_thread = n_tokens < kManyTokens ? kItemsPerThread : kItemsOfMany;
   const int64_t items = items_per_thread * pool_.thread_count();
   const int64_t even_share = (total_rows + items - 1) / items;
-  const int64_t rows_per_item =
-      (even_share + kMinRowsPerItem - 1) / kMinRowsPerItem * kMinRowsPerItem;
+  const int64_t rows_per_item = RoundUp(even_share, kMinRowsPerItem);
   work_items_.clear();
   visit_count_ = 0;
   streamed_.clear();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/round_up.h"
 #include "kernels/activations.h"
 #include "kernels/attention.h"
 #include "kernels/coded_matmul.h"
@@ -12,7 +13,7 @@ namespace thaw {
 namespace {
 
 // Every part begins on a cache line.
-size_t AlignUp(int64_t bytes) { return (static_cast<size_t>(bytes) + 63) / 64 * 64; }
+size_t ToLines(int64_t bytes) { return static_cast<size_t>(RoundUp(bytes, 64)); }
 
 // What the output matrix of attention reads of a token.
 int64_t MostOutWidth(const ModelConfig& c) {
@@ -55,7 +56,7 @@ class Layout {
   template <typename T>
   void Add(T*& part, int64_t count) {
     if (block_ != nullptr) part = reinterpret_cast<T*>(block_ + end_);
-    end_ += AlignUp(count * static_cast<int64_t>(sizeof(T)));
+    end_ += ToLines(count * static_cast<int64_t>(sizeof(T)));
   }
   size_t bytes() const { return end_; }
 
@@ -83,7 +84,7 @@ void AddIndexer(const ModelConfig& c, const WorkspaceSize& size, Layout& layout,
   if (!indexer.Chooses(size.max_context - 1)) return;
   // At most, whatever the type of the KV cache.
   w.chosen_copies_stride = c.Most([&](const LayerConfig& layer) {
-    return AlignUp(KeyBytes(KvType::kF32, layer.heads.size, indexer.top_k) +
+    return ToLines(KeyBytes(KvType::kF32, layer.heads.size, indexer.top_k) +
                    indexer.top_k * KvRowBytes(KvType::kF32, layer.heads.v_size));
   });
   layout.Add(w.index_products, size.threads * indexer.n_heads * kIndexSpan);
@@ -159,8 +160,8 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
                 LatentActivationBytes(c.latent, latent_heads, batch),
                 ActivationBytes(batch, c.layer_embedding), ActivationBytes(batch, c.laurel_rank),
                 TimeMixActivationBytes(c, batch)});
-  w.matmul_scratch_stride = AlignUp(size.product_bytes);
-  w.attention_scratch_stride = AlignUp(most([&](const HeadShape& heads) {
+  w.matmul_scratch_stride = ToLines(size.product_bytes);
+  w.attention_scratch_stride = ToLines(most([&](const HeadShape& heads) {
     const int64_t of_group = AttentionScratchBytes(heads.group(), heads.size, heads.v_size);
     if (c.indexer.top_k == 0) return of_group;
     const int64_t part = std::min(heads.group(), kSparseHeads);

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "base/stopwatch.h"
 #include "codec/frozen_tile.h"
 
@@ -28,8 +29,6 @@ constexpr uint64_t kMostBufferBytes = 256 << 10;
 
 // Rows begin on a cache line.
 constexpr uint64_t kRowAlignment = 64;
-
-uint64_t RoundUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
 uint64_t OffsetOf(const WeightMatrix& table, int64_t row) {
   return table.offset + static_cast<uint64_t>(row * table.row_bytes());

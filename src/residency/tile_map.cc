@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "codec/tile_decoder.h"
 #include "io/read_queue.h"
 #include "tensor/packed_rows.h"
@@ -162,7 +163,7 @@ void TileMap::Hold(Tile& tile, bool is_coded) {
       is_coded ? tile.bytes : static_cast<uint64_t>(tile.row_count * matrix.row_bytes());
   const uint64_t span =
       std::max(ReadSpan(tile.offset, tile.bytes, ReadAlignment(*tile.file)), tile.memory_bytes);
-  tile.span_bytes = (span + alignment_ - 1) / alignment_ * alignment_;
+  tile.span_bytes = RoundUp(span, alignment_);
 }
 
 void TileMap::SumSpans() {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "sampling/reproducible_exp.h"
 
 namespace thaw {
@@ -60,7 +61,7 @@ Sampler::Sampler(SamplingOptions options, int32_t n_vocab)
                  (options_.repeat_penalty != 1 || options_.frequency_penalty != 0 ||
                   options_.presence_penalty != 0)),
       random_(options_.seed),
-      logits_((static_cast<size_t>(n_vocab) + kBlock - 1) / kBlock * kBlock, kBanned),
+      logits_(RoundUp(static_cast<size_t>(n_vocab), kBlock), kBanned),
       block_best_(logits_.size() / kBlock) {}
 
 Result<Sampler> Sampler::Create(SamplingOptions options, int32_t n_vocab) {
