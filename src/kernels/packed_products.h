@@ -137,10 +137,11 @@ constexpr int Log2(int x) { return x <= 1 ? 0 : 1 + Log2(x / 2); }
 // of the corrections, so that they need no shift; where they multiply any signed ones it is taken
 // off, and there are no corrections.
 template <typename V, typename F>
-inline constexpr int kPanelZeroOf = F::kZero == 0 || (V::kSignedPanels && F::kBits == 8) ? 0
-                                    : !V::kWidthsAlike                                   ? F::kZero
-                                    : V::kSignedPanels                                   ? 0
-                                                       : kCorrectionUnit;
+inline constexpr int kPanelZeroOf = [] {
+  const bool is_signed = V::kSignedPanels && (F::kBits == 8 || V::kWidthsAlike);
+  if (F::kZero == 0 || is_signed) return 0;
+  return V::kWidthsAlike ? kCorrectionUnit : F::kZero;
+}();
 
 // What a correction (kernels/activations.h) is shifted by for a zero point.
 constexpr int CorrectionShift(int zero) { return Log2(kCorrectionUnit) - Log2(zero); }
