@@ -217,12 +217,14 @@ void MultiplyPlainGroups(const std::byte* groups, int64_t n_groups, const Activa
                          float* out, int64_t out_stride, std::byte* scratch) {
   const int64_t group_bytes = kGroupRows * a.k * (type == Plain::kF32 ? 4 : 2);
   for (int64_t g = 0; g < n_groups; ++g, groups += group_bytes, out += kGroupRows) {
-    if (type != Plain::kF32 && a.n_tokens >= kFewestWidenedTokens) {
-      MultiplyWidenedGroup<V, type>(groups, a, out, out_stride, scratch);
-    } else {
-      MultiplyPlainTiles<V, type>({groups, 0, a.k, a.k, nullptr}, a.n_tokens, a.values, out,
-                                  out_stride);
+    if constexpr (type != Plain::kF32) {
+      if (a.n_tokens >= kFewestWidenedTokens) {
+        MultiplyWidenedGroup<V, type>(groups, a, out, out_stride, scratch);
+        continue;
+      }
     }
+    MultiplyPlainTiles<V, type>({groups, 0, a.k, a.k, nullptr}, a.n_tokens, a.values, out,
+                                out_stride);
   }
 }
 

@@ -27,8 +27,6 @@ constexpr int64_t kMinSlots = 3;
 // At small capacities no more than this part of them is ring.
 constexpr uint64_t kRingShare = 4;
 
-uint64_t ToHugePages(uint64_t bytes) { return RoundUp(bytes, kHugePage); }
-
 uint64_t SpanOf(const TileMap& map, const std::vector<char>& tiles) {
   uint64_t bytes = 0;
   for (int32_t t = 0; t < map.tile_count(); ++t) {
@@ -115,20 +113,21 @@ std::optional<PlacementTargets> PlaceBesideExperts(const TileMap& map, const Pol
 
 uint64_t FullCapacity(const TileMap& map, const Policy& policy) {
   const uint64_t slots = static_cast<uint64_t>(map.tile_count()) * map.largest_span_bytes();
-  return ToHugePages(policy.placement() == Placement::kPinnedOnly ? slots : map.span_bytes());
+  return RoundUp(policy.placement() == Placement::kPinnedOnly ? slots : map.span_bytes(),
+                 kHugePage);
 }
 
 uint64_t AddressBytes(const TileMap& map) {
-  return ToHugePages(static_cast<uint64_t>(map.tile_count()) * map.most_tile_span_bytes());
+  return RoundUp(static_cast<uint64_t>(map.tile_count()) * map.most_tile_span_bytes(), kHugePage);
 }
 
 uint64_t MinimumCapacity(const TileMap& map, const Policy& policy,
                          const std::vector<char>& pinned) {
-  const uint64_t everything = ToHugePages(map.span_bytes());
+  const uint64_t everything = RoundUp(map.span_bytes(), kHugePage);
   if (policy.placement() == Placement::kAll) return everything;
   const int64_t slots = std::min<int64_t>(kMinSlots, std::ranges::count(pinned, 0));
-  const uint64_t with_slots =
-      ToHugePages(SpanOf(map, pinned) + static_cast<uint64_t>(slots) * map.largest_span_bytes());
+  const uint64_t with_slots = RoundUp(
+      SpanOf(map, pinned) + static_cast<uint64_t>(slots) * map.largest_span_bytes(), kHugePage);
   return policy.placement() == Placement::kPinnedOnly ? with_slots
                                                       : std::min(everything, with_slots);
 }

@@ -12,8 +12,6 @@ namespace {
 
 constexpr uint64_t kHugePage = kHugePageBytes;
 
-uint64_t ToHugePages(uint64_t bytes) { return RoundUp(bytes, kHugePage); }
-
 }  // namespace
 
 Result<void> WeightCache::SetCapacity(uint64_t bytes) {
@@ -184,7 +182,7 @@ void WeightCache::FillMemory() {
     Compact();
     lacks_memory_ = !AllocateMissing();
   }
-  memory_end_ = std::max(memory_end_, ToHugePages(extents_.end()));
+  memory_end_ = std::max(memory_end_, RoundUp(extents_.end(), kHugePage));
 }
 
 // First slots, so that a tile without a place can always be read, then places. Whether nothing
@@ -320,10 +318,10 @@ void WeightCache::UseFreedMemory() {
 
 // Above the capacity lies only what is still pinned: the memory between goes back as well.
 void WeightCache::ReleaseUnused() {
-  const uint64_t end = ToHugePages(extents_.end());
+  const uint64_t end = RoundUp(extents_.end(), kHugePage);
   const uint64_t begin = std::min(end, targets_.capacity_bytes);
   for (const auto& run : extents_.FreeRuns(begin, memory_end_)) {
-    const uint64_t run_begin = ToHugePages(run.begin);
+    const uint64_t run_begin = RoundUp(run.begin, kHugePage);
     const uint64_t run_end = run.end / kHugePage * kHugePage;
     if (run_begin < run_end) memory_.Release(run_begin, run_end - run_begin);
   }

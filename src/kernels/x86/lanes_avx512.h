@@ -167,6 +167,11 @@ struct Vectors16 {
                          _mm512_permutex2var_ps(low, odd, high));
   }
 
+  THAW_INLINE Ints BroadcastFour(const int8_t* a) {
+    int32_t four;
+    std::memcpy(&four, a, sizeof(four));
+    return _mm512_set1_epi32(four);
+  }
   THAW_INLINE Ints AddFour(Ints sum, Ints w, Ints a) { return _mm512_dpbusd_epi32(sum, w, a); }
 };
 

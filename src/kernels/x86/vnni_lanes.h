@@ -1,12 +1,11 @@
 // Products of bytes where instructions add four of them to a word (VNNI), over the vectors V of an
 // instruction set (lanes_*.h). V::AddFour(sum, w, a) is sum + the products of four bytes each, of
-// unsigned w with signed a. For files of such sets alone; `static`, for the reason given in
-// vector_avx2.h.
+// unsigned w with signed a; V::BroadcastFour(a) the same four activations for every row. For files
+// of such sets alone; `static`, for the reason given in vector_avx2.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 namespace thaw {
 namespace {
@@ -20,19 +19,12 @@ struct VnniLanes : V {
   static constexpr bool kSignedPanels = false;
   static constexpr bool kWidthsAlike = true;
 
-  // The same four activations for every row.
-  [[gnu::always_inline]] static inline Ints BroadcastFour(const int8_t* a) {
-    int32_t four;
-    std::memcpy(&four, a, sizeof(four));
-    return V::Broadcast(four);
-  }
-
   // init + the products of four bytes each of w[0..n) with the bytes of 4 n activations.
   template <int kBits, int n>
   [[gnu::always_inline]] static inline Ints Dot(const Ints* w, const int8_t* a, Ints init) {
     Ints sum = init;
 #pragma GCC unroll 8
-    for (int j = 0; j < n; ++j) sum = V::AddFour(sum, w[j], BroadcastFour(a + 4 * j));
+    for (int j = 0; j < n; ++j) sum = V::AddFour(sum, w[j], V::BroadcastFour(a + 4 * j));
     return sum;
   }
 
@@ -51,7 +43,7 @@ struct VnniLanes : V {
       }
 #pragma GCC unroll 6
       for (int t = 0; t < kTokens; ++t) {
-        const Ints broadcast = BroadcastFour(a + t * token_bytes + 4 * j);
+        const Ints broadcast = V::BroadcastFour(a + t * token_bytes + 4 * j);
 #pragma GCC unroll 2
         for (int r = 0; r < kVectors; ++r) {
           sums[r][t] = V::AddFour(sums[r][t], line[r], broadcast);
