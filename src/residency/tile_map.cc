@@ -16,8 +16,10 @@ namespace {
 // streaming, and smaller tiles split a budget more finely.
 constexpr int64_t kTileBytes = int64_t{512} << 10;
 
-// A tile border must not cut through a group of packed rows.
+// A tile border must not cut through a group of packed rows, and better not part two groups that
+// products unpack together: an odd one takes half as long again.
 constexpr int64_t kRowGroup = kPackedGroupRows;
+constexpr int64_t kRowGroupPair = 2 * kRowGroup;
 
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -26,11 +28,12 @@ int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // filled by each.
 int64_t RowsPerTile(const WeightMatrix& matrix) {
   if (matrix.is_frozen()) return matrix.frozen->rows_per_tile();
-  const int64_t most = std::max(
-      kRowGroup, kTileBytes / std::max<int64_t>(1, matrix.row_bytes()) / kRowGroup * kRowGroup);
+  const int64_t room = kTileBytes / std::max<int64_t>(1, matrix.row_bytes());
+  const int64_t unit = room < kRowGroupPair ? kRowGroup : kRowGroupPair;
+  const int64_t most = std::max(kRowGroup, room / unit * unit);
   const int64_t rows = matrix.rows_of_expert();
   const int64_t tiles = DivideUp(std::max<int64_t>(1, rows), most);
-  return DivideUp(DivideUp(rows, tiles), kRowGroup) * kRowGroup;
+  return DivideUp(DivideUp(rows, tiles), unit) * unit;
 }
 
 Result<void> CheckEnd(const std::string& name, const File& file, uint64_t offset, uint64_t bytes) {

@@ -65,7 +65,8 @@ TEST(TileMap, AMatrixThatIsOnlyLookedUpHasNoTiles) {
 }
 
 TEST(TileMap, NoTileHoldsRowsOfTwoExperts) {
-  // Of each expert 200 rows of 4 KiB: two tiles of 112 and 88.
+  // Of each expert 200 rows of 4 KiB: two tiles of 128, of four pairs of groups,
+  // and 72.
   WeightMatrix matrix = MatrixOf(600, 1024, 0, FileOf(600 * 4096));
   matrix.n_experts = 3;
   matrix.n_used = 1;
@@ -79,11 +80,11 @@ TEST(TileMap, NoTileHoldsRowsOfTwoExperts) {
     EXPECT_EQ(tiles.first, 1 + 2 * expert);
     EXPECT_EQ(tiles.count, 2);
     EXPECT_EQ(map->tile(tiles.first).row_begin, 200 * expert);
-    EXPECT_EQ(map->tile(tiles.first).row_count, 112);
-    EXPECT_EQ(map->tile(tiles.first + 1).row_begin, 200 * expert + 112);
-    EXPECT_EQ(map->tile(tiles.first + 1).row_count, 88);
-    EXPECT_EQ(map->TileOfRow(1, 200 * expert + 111), tiles.first);
-    EXPECT_EQ(map->TileOfRow(1, 200 * expert + 112), tiles.first + 1);
+    EXPECT_EQ(map->tile(tiles.first).row_count, 128);
+    EXPECT_EQ(map->tile(tiles.first + 1).row_begin, 200 * expert + 128);
+    EXPECT_EQ(map->tile(tiles.first + 1).row_count, 72);
+    EXPECT_EQ(map->TileOfRow(1, 200 * expert + 127), tiles.first);
+    EXPECT_EQ(map->TileOfRow(1, 200 * expert + 128), tiles.first + 1);
     EXPECT_TRUE(map->is_chosen(tiles.first));
   }
   // A matrix that all passes visit has no experts to ask for.
