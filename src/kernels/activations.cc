@@ -1,5 +1,6 @@
 #include "kernels/activations.h"
 
+#include "base/check.h"
 #include "base/round_up.h"
 
 namespace thaw {
@@ -13,22 +14,40 @@ int64_t AlignedBytes(int64_t bytes) { return RoundUp(bytes, kPartAlignment); }
 // Of n numbers of four bytes.
 int64_t TermBytes(int64_t n) { return AlignedBytes(n * int64_t{sizeof(float)}); }
 
+// Of n numbers of two bytes.
+int64_t HalfBytes(int64_t n) { return AlignedBytes(n * int64_t{sizeof(int16_t)}); }
+
 int64_t OutlierBytes(int64_t n_tokens, int64_t k) {
   return AlignedBytes(n_tokens * MaxOutliers(k) * int64_t{sizeof(Outlier)});
 }
 
 }  // namespace
 
+bool PrefersWideActivations(ElementType type) {
+  switch (type) {
+    case ElementType::kQ2_K:
+    case ElementType::kQ3_K:
+    case ElementType::kQ4_K:
+    case ElementType::kQ6_K:
+      return true;
+    default:
+      return false;
+  }
+}
+
 int64_t ActivationBytes(int64_t n_tokens, int64_t k) {
   if (k % kActivationStep != 0) return 0;
   return AlignedBytes(n_tokens * k) + TermBytes(n_tokens * ActivationBlocks(k)) +
          2 * TermBytes(n_tokens * (k / kActivationSum)) +
-         2 * TermBytes(n_tokens * (k / kActivationStep)) + OutlierBytes(n_tokens, k) +
-         TermBytes(n_tokens * OutlierSegments(k));
+         3 * TermBytes(n_tokens * (k / kActivationStep)) +
+         HalfBytes(n_tokens * (k / kActivationSum)) + HalfBytes(n_tokens * (k / kActivationStep)) +
+         OutlierBytes(n_tokens, k) + TermBytes(n_tokens * OutlierSegments(k));
 }
 
-Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, std::byte* memory) {
-  Activations activations{.values = values, .n_tokens = n_tokens, .k = k};
+Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, std::byte* memory,
+                            bool is_wide) {
+  THAW_CHECK(!is_wide || k % kWideActivationBlock == 0);
+  Activations activations{.values = values, .n_tokens = n_tokens, .k = k, .is_wide = is_wide};
   if (k % kActivationStep != 0) return activations;
   const auto take = [&memory]<typename T>(T*& part, int64_t bytes) {
     part = reinterpret_cast<T*>(memory);
@@ -38,8 +57,11 @@ Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, st
   take(activations.scales, TermBytes(n_tokens * ActivationBlocks(k)));
   take(activations.sums, TermBytes(n_tokens * (k / kActivationSum)));
   take(activations.step_sums, TermBytes(n_tokens * (k / kActivationStep)));
+  take(activations.half_sums, HalfBytes(n_tokens * (k / kActivationSum)));
+  take(activations.half_step_sums, HalfBytes(n_tokens * (k / kActivationStep)));
   take(activations.corrections, TermBytes(n_tokens * (k / kActivationSum)));
   take(activations.step_corrections, TermBytes(n_tokens * (k / kActivationStep)));
+  take(activations.second_corrections, TermBytes(n_tokens * (k / kActivationStep)));
   take(activations.outliers, OutlierBytes(n_tokens, k));
   take(activations.outlier_ends, TermBytes(n_tokens * OutlierSegments(k)));
   return activations;
@@ -55,8 +77,11 @@ Activations TokensOf(const Activations& all, int64_t first, int64_t count) {
   some.scales += first * ActivationBlocks(k);
   some.sums += first * (k / kActivationSum);
   some.step_sums += first * (k / kActivationStep);
+  some.half_sums += first * (k / kActivationSum);
+  some.half_step_sums += first * (k / kActivationStep);
   some.corrections += first * (k / kActivationSum);
   some.step_corrections += first * (k / kActivationStep);
+  some.second_corrections += first * (k / kActivationStep);
   some.outliers += first * MaxOutliers(k);
   some.outlier_ends += first * OutlierSegments(k);
   return some;

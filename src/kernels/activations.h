@@ -1,8 +1,9 @@
 // The activations of a batch, prepared once for all matmuls that read them.
 //
 // Float weights multiply the floats. Quantized weights multiply an int8 copy with one scale for
-// each 64 values, so that the products are integer (why 64: docs/decisions/0010). The sums of each
-// 16 quantized values let a block's offset (its minimum) be added with one multiplication:
+// each 64 values, or for each 256 where all weights that meet it have scales that are whole numbers
+// times one of a block of 256 (docs/decisions/0010), so that the products are integer. The sums of
+// each 16 quantized values let a block's offset (its minimum) be added with one multiplication:
 // sum((s q + o) a) = s sum(q a) + o sum(a). They sum the quantized values, not the floats: rounding
 // errors of `a` then meet the weight s q + o itself, which is small, rather than s q, which is not.
 //
@@ -19,13 +20,20 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tensor/element_type.h"
+
 namespace thaw {
 
 inline constexpr int64_t kActivationBlock = 64;  // values that share a scale; the last may be half
-inline constexpr int64_t kActivationStep = 32;   // what lengths are multiples of
-inline constexpr int64_t kActivationSum = 16;    // values under one sum: the finest weight scale
+inline constexpr int64_t kWideActivationBlock = 256;  // values that share one in a wide copy
+inline constexpr int64_t kActivationStep = 32;        // what lengths are multiples of
+inline constexpr int64_t kActivationSum = 16;  // values under one sum: the finest weight scale
 inline constexpr int64_t kStepsOfScale = kActivationBlock / kActivationStep;
 inline constexpr int64_t kSumsOfScale = kActivationBlock / kActivationSum;
+
+// What the magnitudes of 16 quants of a wide copy add up to at most: times 32, the largest number
+// of 6 bits, as times twice 15, the largest of 4 bits, it fits 16 bits.
+inline constexpr int32_t kMostOfWideSum = 1023;
 
 // |value| above this many times the root mean square of the token is an outlier. 4 leaves 0.7 % of
 // the numbers of a real model apart and cuts the error of its logits by 3.7; 3 costs twice as much
@@ -46,18 +54,27 @@ struct Activations {
   const float* values = nullptr;  // [n_tokens, k]
   int64_t n_tokens = 0;
   int64_t k = 0;
+  // Whether the copy is a wide one: kWideActivationBlock values share a scale, which `scales` holds
+  // four times over, and kMostOfWideSum holds.
+  bool is_wide = false;
   // Written by KernelTable::quantize_activations. nullptr when k is no multiple of 32: such rows
   // can only be multiplied by float weights.
   int8_t* quants = nullptr;    // [n_tokens, k], within +-127
   float* scales = nullptr;     // [n_tokens, ActivationBlocks(k)]: value = scale * quant
   float* sums = nullptr;       // [n_tokens, k / 16]: the sums of 16 quants, whole numbers
   float* step_sums = nullptr;  // [n_tokens, k / 32]: of 32
+  // The same in 16 bits, for products of pairs of them; written for wide copies alone.
+  int16_t* half_sums = nullptr;
+  int16_t* half_step_sums = nullptr;
 
   // -kCorrectionUnit times the sum of 16 and of 32 quants. What unsigned weights q + z, z a power
   // of two up to that unit, make a sum of products too large by is a shift of it:
   // sum(q a) = sum((q + z) a) - z sum(a).
   int32_t* corrections = nullptr;       // [n_tokens, k / 16]
   int32_t* step_corrections = nullptr;  // [n_tokens, k / 32]
+  // [n_tokens, k / 32], written for wide copies alone: those of the second 16 of each 32, plus
+  // 2^15.
+  int32_t* second_corrections = nullptr;
 
   // [n_tokens, MaxOutliers(k)], indexes ascending. outlier_ends [n_tokens, OutlierSegments(k)]: how
   // many of a token's lie in this segment or before it.
@@ -94,12 +111,16 @@ inline int32_t OutlierCount(const Activations& a, int64_t token) {
   return segments == 0 ? 0 : a.outlier_ends[(token + 1) * segments - 1];
 }
 
+// Whether weights of this type are multiplied faster with a wide copy.
+bool PrefersWideActivations(ElementType type);
+
 // Bytes that ViewActivations lays the quantized copy out in; 0 when k is no multiple of 32.
 int64_t ActivationBytes(int64_t n_tokens, int64_t k);
 
 // Activations over `values` [n_tokens, k] whose quantized copy lies in `memory`: ActivationBytes of
-// them, aligned to 64. The copy is not filled in yet.
-Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, std::byte* memory);
+// them, aligned to 64. The copy is not filled in yet. A wide one takes k in whole wide blocks.
+Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, std::byte* memory,
+                            bool is_wide = false);
 
 // Tokens [first, first + count) of others.
 Activations TokensOf(const Activations& all, int64_t first, int64_t count);

@@ -1,6 +1,8 @@
 #include "kernels/activations.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 
@@ -123,6 +125,76 @@ TEST_P(QuantizeKernels, ABlockWithoutFiniteLargestValueGetsItAsItsScale) {
   EXPECT_TRUE(std::isinf(activations.view().scales[0]));
   EXPECT_TRUE(std::isnan(activations.view().scales[1]));
   EXPECT_EQ(activations.view().sums[0], 0.0f);
+}
+
+constexpr int64_t kWideLength = 2 * kWideActivationBlock;
+
+// Tokens of a wide copy: random ones, with outliers, and such that magnitudes add up to too much.
+std::vector<float> WideValues(std::mt19937& random) {
+  std::vector<float> values = RandomFloats(kTokens * kWideLength, random);
+  for (int64_t token = 0; token < kTokens; ++token) {
+    float* row = &values[static_cast<size_t>(token * kWideLength)];
+    if (token % 4 == 1) row[token] *= 50;
+    if (token % 4 == 2) std::fill_n(row + token, 40 + token % 3 * 60, -3.0f);
+    if (token % 4 == 3)
+      std::fill_n(row, kWideLength, std::ldexp(1.0f, static_cast<int>(token) - 100));
+  }
+  std::fill_n(values.begin(), kWideLength, 0.0f);
+  values[4 * kWideLength + 300] = std::numeric_limits<float>::infinity();
+  values[8 * kWideLength + 17] = std::numeric_limits<float>::quiet_NaN();
+  return values;
+}
+
+TEST_P(QuantizeKernels, WideCopiesAreTheSameBitsAsThoseOfThePortableKernels) {
+  std::mt19937 random(5);
+  const std::vector<float> values = WideValues(random);
+  const int64_t bytes = ActivationBytes(kTokens, kWideLength);
+  ScratchMemory mine(bytes);
+  ScratchMemory reference(bytes);
+  const auto view = [&](ScratchMemory& memory) {
+    return ViewActivations(values.data(), kTokens, kWideLength, memory.data(), /*is_wide=*/true);
+  };
+  table().quantize_activations(view(mine), 0, 71);
+  table().quantize_activations(view(mine), 71, kTokens);
+  portable::QuantizeActivations(view(reference), 0, kTokens);
+  EXPECT_EQ(0, std::memcmp(mine.data(), reference.data(), static_cast<size_t>(bytes)));
+}
+
+TEST_P(QuantizeKernels, AWideCopyHasOneScaleFor256AndSumsThatFit) {
+  std::mt19937 random(6);
+  const std::vector<float> values = WideValues(random);
+  const OwnedActivations activations(table(), values, kTokens, kWideLength, /*is_wide=*/true);
+  const Activations& a = activations.view();
+  int32_t most = 0;
+  for (int64_t token = 0; token < kTokens; ++token) {
+    if (token == 4 || token == 8) continue;  // infinite, NaN
+    for (int64_t i = 0; i < kWideLength; ++i) {
+      const double step = activations.Step(token, i);
+      ASSERT_EQ(step, activations.Step(token, i / kWideActivationBlock * kWideActivationBlock));
+      const double value = values[static_cast<size_t>(token * kWideLength + i)];
+      ASSERT_NEAR(activations.Quantized(token, i), value, 0.50001 * step) << token << " " << i;
+    }
+    int32_t before = 0;
+    for (int64_t group = 0; group < kWideLength / kActivationSum; ++group) {
+      int32_t sum = 0;
+      int32_t magnitude = 0;
+      for (int64_t i = 0; i < kActivationSum; ++i) {
+        const int32_t quant = a.quants[token * kWideLength + group * kActivationSum + i];
+        sum += quant;
+        magnitude += std::abs(quant);
+      }
+      most = std::max(most, magnitude);
+      ASSERT_LE(magnitude, kMostOfWideSum);
+      ASSERT_EQ(a.half_sums[token * (kWideLength / kActivationSum) + group], sum);
+      if (group % 2 == 1) {
+        const int64_t step = token * (kWideLength / kActivationStep) + group / 2;
+        ASSERT_EQ(a.half_step_sums[step], before + sum);
+        ASSERT_EQ(a.second_corrections[step], (1 << 15) - kCorrectionUnit * sum);
+      }
+      before = sum;
+    }
+  }
+  EXPECT_GT(most, kMostOfWideSum - 40);
 }
 
 TEST(Activations, HaveNoQuantizedCopyWhenTheirLengthIsNoMultipleOf32) {

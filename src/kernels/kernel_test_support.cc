@@ -108,11 +108,16 @@ std::byte* ScratchMemory::data() {
   return memory_.data() + (excess == 0 ? 0 : kAlignment - excess) + misalignment_;
 }
 
+std::vector<bool> CopiesFor(ElementType type, int64_t k) {
+  if (!Info(type).is_quantized || k % kWideActivationBlock != 0) return {false};
+  return {false, true};
+}
+
 OwnedActivations::OwnedActivations(const KernelTable& table, std::vector<float> values,
-                                   int64_t n_tokens, int64_t k)
+                                   int64_t n_tokens, int64_t k, bool is_wide)
     : values_(std::move(values)), memory_(ActivationBytes(n_tokens, k)) {
   THAW_CHECK(static_cast<int64_t>(values_.size()) == n_tokens * k);
-  view_ = ViewActivations(values_.data(), n_tokens, k, memory_.data());
+  view_ = ViewActivations(values_.data(), n_tokens, k, memory_.data(), is_wide);
   table.quantize_activations(view_, 0, n_tokens);
 }
 

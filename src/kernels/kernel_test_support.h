@@ -56,11 +56,14 @@ class ScratchMemory {
   std::vector<std::byte> memory_;
 };
 
+// The copies of activations that rows of k numbers of a type may meet: whether they are wide.
+std::vector<bool> CopiesFor(ElementType type, int64_t k);
+
 // Activations that own their memory, quantized by `table`.
 class OwnedActivations {
  public:
-  OwnedActivations(const KernelTable& table, std::vector<float> values, int64_t n_tokens,
-                   int64_t k);
+  OwnedActivations(const KernelTable& table, std::vector<float> values, int64_t n_tokens, int64_t k,
+                   bool is_wide = false);
   OwnedActivations(const OwnedActivations&) = delete;
   OwnedActivations& operator=(const OwnedActivations&) = delete;
 

@@ -61,7 +61,9 @@ void MatMul(benchmark::State& state, const KernelTable* table, ElementType type,
   AlignedBuffer quantized = Allocate(ActivationBytes(n_tokens, k));
   AlignedBuffer scratch = Allocate(MatMulScratchBytes(k));
   std::vector<float> out(static_cast<size_t>(n_tokens * n_rows));
-  const Activations activations = ViewActivations(values.data(), n_tokens, k, quantized.data());
+  const bool is_wide = PrefersWideActivations(type) && k % kWideActivationBlock == 0;
+  const Activations activations =
+      ViewActivations(values.data(), n_tokens, k, quantized.data(), is_wide);
   table->quantize_activations(activations, 0, n_tokens);
   // Rows of equal bytes are packed already.
   const bool is_packed = table->packs_rows && CanPackRows(type, k);

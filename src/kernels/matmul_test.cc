@@ -162,9 +162,11 @@ TEST_P(MatMulKernels, MatMulOfEveryTypeIsTheSumOfTheProducts) {
       // One, a few and many: kernels change their way with the number.
       for (const int64_t n_tokens : {1, 3, 19}) {
         const Matrix matrix(type, 37, k, random);
-        const OwnedActivations activations(table(), ValuesWithOutliers(n_tokens * k, random),
-                                           n_tokens, k);
-        ExpectProducts(table(), matrix, activations);
+        for (const bool is_wide : CopiesFor(type, k)) {
+          const OwnedActivations activations(table(), ValuesWithOutliers(n_tokens * k, random),
+                                             n_tokens, k, is_wide);
+          ExpectProducts(table(), matrix, activations);
+        }
       }
     }
   }
@@ -200,20 +202,22 @@ TEST_P(MatMulKernels, MatMulIsWithinHalfAStepOfEveryActivation) {
   std::mt19937 random(4);
   constexpr int64_t kLength = 1024;
   const std::vector<float> values = RandomFloats(kLength, random);
-  const OwnedActivations activations(table(), values, 1, kLength);
-  for (const ElementType type : MultipliableTypes()) {
-    if (!Info(type).is_quantized) continue;
-    const Matrix matrix(type, 1, kLength, random);
-    double exact = 0;
-    double bound = 0;
-    for (int64_t i = 0; i < kLength; ++i) {
-      const double weight = matrix.Value(0, i);
-      const double step = activations.Step(0, i);
-      exact += weight * double{values[static_cast<size_t>(i)]};
-      bound += std::abs(weight) * step * 0.50001;
+  for (const bool is_wide : {false, true}) {
+    const OwnedActivations activations(table(), values, 1, kLength, is_wide);
+    for (const ElementType type : MultipliableTypes()) {
+      if (!Info(type).is_quantized) continue;
+      const Matrix matrix(type, 1, kLength, random);
+      double exact = 0;
+      double bound = 0;
+      for (int64_t i = 0; i < kLength; ++i) {
+        const double weight = matrix.Value(0, i);
+        const double step = activations.Step(0, i);
+        exact += weight * double{values[static_cast<size_t>(i)]};
+        bound += std::abs(weight) * step * 0.50001;
+      }
+      const float out = MatMul(table(), matrix.rows(), activations.view())[0];
+      EXPECT_NEAR(out, exact, bound) << Info(type).name;
     }
-    const float out = MatMul(table(), matrix.rows(), activations.view())[0];
-    EXPECT_NEAR(out, exact, bound) << Info(type).name;
   }
 }
 
@@ -263,25 +267,28 @@ TEST_P(MatMulKernels, PackedMatMulOfATokenDoesNotDependOnBatchOrRowRange) {
     const Matrix matrix(type, kRows, k, random);
     const WeightRows packed = matrix.Forms(table())[1];
     const std::vector<float> values = ValuesWithOutliers(kTokens * k, random);
-    const OwnedActivations all(table(), values, kTokens, k);
-    const std::vector<float> whole = MatMul(table(), packed, all.view());
-    for (const int64_t batch : {1, 2, 3, 4, 7, 8, 9, 16, 17}) {
-      const int64_t first = batch % 5;
-      const OwnedActivations part(
-          table(), {values.begin() + first * k, values.begin() + (first + batch) * k}, batch, k);
-      const std::vector<float> out = MatMul(table(), packed, part.view());
-      ASSERT_EQ(0, std::memcmp(out.data(), &whole[static_cast<size_t>(first * kRows)],
-                               out.size() * sizeof(float)))
-          << Info(type).name << " tokens " << first << " + " << batch;
-    }
-    for (int64_t begin = 0; begin < kRows; begin += kPackedGroupRows) {
-      for (const int64_t end : {begin + 16, begin + 32, kRows}) {
-        if (end > kRows) continue;
-        const std::vector<float> out = MatMul(table(), packed, begin, end, all.view());
-        for (size_t i = 0; i < out.size(); ++i) {
-          const int64_t row = static_cast<int64_t>(i) % kRows;
-          const float expected = begin <= row && row < end ? whole[i] : -1.0f;
-          ASSERT_EQ(out[i], expected) << Info(type).name << " rows " << begin << " to " << end;
+    for (const bool is_wide : CopiesFor(type, k)) {
+      const OwnedActivations all(table(), values, kTokens, k, is_wide);
+      const std::vector<float> whole = MatMul(table(), packed, all.view());
+      for (const int64_t batch : {1, 2, 3, 4, 7, 8, 9, 16, 17}) {
+        const int64_t first = batch % 5;
+        const OwnedActivations part(
+            table(), {values.begin() + first * k, values.begin() + (first + batch) * k}, batch, k,
+            is_wide);
+        const std::vector<float> out = MatMul(table(), packed, part.view());
+        ASSERT_EQ(0, std::memcmp(out.data(), &whole[static_cast<size_t>(first * kRows)],
+                                 out.size() * sizeof(float)))
+            << Info(type).name << " tokens " << first << " + " << batch;
+      }
+      for (int64_t begin = 0; begin < kRows; begin += kPackedGroupRows) {
+        for (const int64_t end : {begin + 16, begin + 32, kRows}) {
+          if (end > kRows) continue;
+          const std::vector<float> out = MatMul(table(), packed, begin, end, all.view());
+          for (size_t i = 0; i < out.size(); ++i) {
+            const int64_t row = static_cast<int64_t>(i) % kRows;
+            const float expected = begin <= row && row < end ? whole[i] : -1.0f;
+            ASSERT_EQ(out[i], expected) << Info(type).name << " rows " << begin << " to " << end;
+          }
         }
       }
     }
@@ -392,6 +399,49 @@ TEST_P(MatMulKernels, MatMulSurvivesExtremeWeightsAndActivations) {
         std::vector<float>(kLength, -127.0f), outlier, denormal, huge}) {
     const OwnedActivations activations(table(), values, 1, kLength);
     ExpectProducts(table(), matrix, activations);
+  }
+}
+
+// Tokens whose quants are as large as the sums of a wide copy allow, with the largest numbers,
+// scales and minima of either sign.
+TEST_P(MatMulKernels, WholeSumsOfTheLargestNumbersFit) {
+  struct {
+    ElementType type;
+    int64_t begin;  // of the numbers and scales in a block
+    int64_t end;
+  } const cases[] = {
+      {ElementType::kQ2_K, 0, offsetof(BlockQ2_K, d)},
+      {ElementType::kQ3_K, 0, offsetof(BlockQ3_K, d)},
+      {ElementType::kQ4_K, offsetof(BlockQ4_K, scales), sizeof(BlockQ4_K)},
+      {ElementType::kQ6_K, 0, offsetof(BlockQ6_K, d)},
+  };
+  std::mt19937 random(14);
+  constexpr int64_t kLength = 512;
+  constexpr int64_t kTokens = 19;
+  std::vector<float> values = RandomFloats(kTokens * kLength, random);
+  for (int64_t i = 0; i < kLength; ++i) {
+    const auto token = [&](int64_t t) -> float& {
+      return values[static_cast<size_t>(t * kLength + i)];
+    };
+    token(0) = 1;
+    token(2) = -1;
+    token(3) = i % 2 == 0 ? 1.0f : -1.0f;
+    token(5) = i / 16 % 2 == 0 ? 1.0f : -1.0f;
+    token(8) = i % 32 < 16 ? 1.0f : 0.01f;
+    token(11) = static_cast<float>(i % 32);
+    token(18) = i < kLength / 2 ? 1.0f : -1e-3f;
+  }
+  for (const auto& [type, begin, end] : cases) {
+    for (const int fill : {0x00, 0xff, 0x80, 0x7f, 0x0f, 0xf0}) {
+      std::vector<std::byte> bytes = RandomRows(type, 37 * kLength, random);
+      for (size_t i = 0; i < bytes.size(); ++i) {
+        const int64_t of_block = static_cast<int64_t>(i) % Info(type).block_bytes;
+        if (begin <= of_block && of_block < end) bytes[i] = static_cast<std::byte>(fill);
+      }
+      const Matrix matrix(type, 37, kLength, bytes);
+      const OwnedActivations activations(table(), values, kTokens, kLength, /*is_wide=*/true);
+      ExpectProducts(table(), matrix, activations);
+    }
   }
 }
 

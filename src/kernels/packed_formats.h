@@ -11,7 +11,8 @@
 //   kHasOffsets         weight = scale * number + offset
 //   kPrefetches         whether memory is asked for ahead of its use: blocks that are read in more
 //                       than one run of lines lose the hardware's own prefetching
-//   TermOf              scale and offset of one group of a block
+//   TermOf              scale and offset of one group of a block; or, where those are whole numbers
+//                       times one of the block, both of these: BlockTermOf and WholeTermOf
 //   LineOf              four elements of every row: one of the eight lines of a step
 //
 // What is computed for a row are the numbers of kernels/unpack.h, in the same order of operations.
@@ -42,6 +43,17 @@ struct Term {
   typename V::Floats offset;
 };
 
+// The whole numbers that a block's scale and offset are multiplied with for a group: scale *
+// block.scale, minimum * block.offset.
+template <typename V>
+struct WholeTerm {
+  typename V::Ints scale;
+  typename V::Ints minimum;
+};
+
+template <typename F>
+concept HasWholeTerms = requires { F::kHasWholeTerms; };
+
 // Where a block lies: the first element of each lead field, and the body, for row 0 of a vector's
 // rows in a line of words; `lane` is that row.
 struct BlockPlace {
@@ -62,11 +74,10 @@ template <typename V>
   return LowNibbles<V>(V::template ShiftRight<4>(x));
 }
 
-// (x >> shift) & mask in every word, as floats.
+// (x >> shift) & mask in every word.
 template <typename V>
-[[gnu::always_inline]] inline typename V::Floats FieldAsFloats(typename V::Ints x, int shift,
-                                                               int mask) {
-  return V::ToFloats(V::And(V::ShiftRight(x, shift), V::Broadcast(mask)));
+[[gnu::always_inline]] inline typename V::Ints Field(typename V::Ints x, int shift, int mask) {
+  return V::And(V::ShiftRight(x, shift), V::Broadcast(mask));
 }
 
 // Numbers of 8 bits as the lanes multiply them.
@@ -267,18 +278,47 @@ struct LargeFormat {
   static constexpr int kLeadBytes = 4;
 };
 
+// Those whose terms are whole numbers times the halves that lead: a scale, and an offset to be
+// taken off.
+struct WholeTermFormat : LargeFormat {
+  static constexpr bool kHasWholeTerms = true;
+  static constexpr bool kHasOffsets = false;
+
+  template <typename V>
+  [[gnu::always_inline]] static inline Term<V> BlockTermOf(const BlockPlace& at) {
+    return {V::LoadHalves(at.lead[0] + 2 * at.lane), V::Zero()};
+  }
+};
+
+struct WholeOffsetFormat : WholeTermFormat {
+  static constexpr bool kHasOffsets = true;
+
+  template <typename V>
+  [[gnu::always_inline]] static inline Term<V> BlockTermOf(const BlockPlace& at) {
+    return {V::LoadHalves(at.lead[0] + 2 * at.lane),
+            V::Negate(V::LoadHalves(at.lead[1] + 2 * at.lane))};
+  }
+};
+
+// The scale, from -32 on, whose bits [0, 4) are the lowest of words `low`, and [4, 6) of `high`.
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints ScaleOfSixBits(typename V::Ints low,
+                                                              typename V::Ints high) {
+  const typename V::Ints upper = V::template ShiftLeft<4>(V::And(high, V::Broadcast(0x03)));
+  return V::Subtract(V::Or(V::And(low, V::Broadcast(0x0f)), upper), V::Broadcast(32));
+}
+
 // Q4_K and Q5_K: eight scales and minima of 6 bits in three words.
-struct SixBitFormat : LargeFormat {
+struct SixBitFormat : WholeOffsetFormat {
   static constexpr int kChunks = 4;
   static constexpr int kPhases = 2;
   static constexpr int kZero = 0;
   static constexpr int kGroup = 32;
-  static constexpr bool kHasOffsets = true;
 
   // Of the first four groups the words hold all bits, of the others the upper two, and the third
   // word their lower four.
   template <typename V>
-  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+  [[gnu::always_inline]] static inline WholeTerm<V> WholeTermOf(const BlockPlace& at, int group) {
     typename V::Ints scales = V::Load(at.Line(0));
     typename V::Ints minima = V::Load(at.Line(1));
     if (group < 4) {
@@ -291,10 +331,7 @@ struct SixBitFormat : LargeFormat {
       minima = V::Or(HighNibbles<V>(lower), V::And(V::template ShiftRight<2>(minima), upper));
     }
     const int shift = 8 * (group % 4);
-    return {
-        V::Multiply(V::LoadHalves(at.lead[0] + 2 * at.lane), FieldAsFloats<V>(scales, shift, 0xff)),
-        V::Multiply(V::Negate(V::LoadHalves(at.lead[1] + 2 * at.lane)),
-                    FieldAsFloats<V>(minima, shift, 0xff))};
+    return {Field<V>(scales, shift, 0xff), Field<V>(minima, shift, 0xff)};
   }
 
   // The nibbles of a line, the low ones in the first step of a chunk.
@@ -335,23 +372,19 @@ template <typename V>
   return V::And(V::ShiftRight(x, 2 * phase), V::BroadcastByte(3));
 }
 
-struct FormatQ2_K : LargeFormat {
+struct FormatQ2_K : WholeOffsetFormat {
   static constexpr int kBodyBytes = 80;
   static constexpr int kChunks = 2;
   static constexpr int kPhases = 4;
   static constexpr int kBits = 2;
   static constexpr int kZero = 0;
   static constexpr int kGroup = 16;
-  static constexpr bool kHasOffsets = true;
 
   template <typename V>
-  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+  [[gnu::always_inline]] static inline WholeTerm<V> WholeTermOf(const BlockPlace& at, int group) {
     const typename V::Ints words = V::Load(at.Line(group / 4));
     const int shift = 8 * (group % 4);
-    return {
-        V::Multiply(V::LoadHalves(at.lead[0] + 2 * at.lane), FieldAsFloats<V>(words, shift, 0x0f)),
-        V::Multiply(V::Negate(V::LoadHalves(at.lead[1] + 2 * at.lane)),
-                    FieldAsFloats<V>(words, shift + 4, 0x0f))};
+    return {Field<V>(words, shift, 0x0f), Field<V>(words, shift + 4, 0x0f)};
   }
 
   template <typename V>
@@ -361,7 +394,7 @@ struct FormatQ2_K : LargeFormat {
   }
 };
 
-struct FormatQ3_K : LargeFormat {
+struct FormatQ3_K : WholeTermFormat {
   static constexpr int kUnitBlocks = 2;
   static constexpr int kLeadBytes = 2;
   static constexpr int kBodyBytes = 108;
@@ -370,21 +403,15 @@ struct FormatQ3_K : LargeFormat {
   static constexpr int kBits = 3;
   static constexpr int kZero = 4;
   static constexpr int kGroup = 16;
-  static constexpr bool kHasOffsets = false;
 
   // s[0:4] = nibble g / 8 of byte g % 8; s[4:6] = bits 2 (g / 4) of byte 8 + g % 4.
   template <typename V>
-  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+  [[gnu::always_inline]] static inline WholeTerm<V> WholeTermOf(const BlockPlace& at, int group) {
     const typename V::Ints low =
         V::ShiftRight(V::Load(at.Line(group % 8 / 4)), 8 * (group % 4) + 4 * (group / 8));
     const typename V::Ints high =
         V::ShiftRight(V::Load(at.Line(2)), 8 * (group % 4) + 2 * (group / 4));
-    const typename V::Ints scale =
-        V::Or(V::And(low, V::Broadcast(0x0f)),
-              V::template ShiftLeft<4>(V::And(high, V::Broadcast(0x03))));
-    return {V::Multiply(V::LoadHalves(at.lead[0] + 2 * at.lane),
-                        V::ToFloats(V::Subtract(scale, V::Broadcast(32)))),
-            V::Zero()};
+    return {ScaleOfSixBits<V>(low, high), V::Broadcast(0)};
   }
 
   template <typename V>
@@ -397,7 +424,7 @@ struct FormatQ3_K : LargeFormat {
   }
 };
 
-struct FormatQ6_K : LargeFormat {
+struct FormatQ6_K : WholeTermFormat {
   static constexpr int kUnitBlocks = 2;
   static constexpr int kLeadBytes = 2;
   static constexpr int kBodyBytes = 208;
@@ -406,14 +433,11 @@ struct FormatQ6_K : LargeFormat {
   static constexpr int kBits = 6;
   static constexpr int kZero = 32;
   static constexpr int kGroup = 16;
-  static constexpr bool kHasOffsets = false;
 
   template <typename V>
-  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+  [[gnu::always_inline]] static inline WholeTerm<V> WholeTermOf(const BlockPlace& at, int group) {
     const typename V::Ints upper = V::ShiftLeft(V::Load(at.Line(group / 4)), 24 - 8 * (group % 4));
-    return {V::Multiply(V::LoadHalves(at.lead[0] + 2 * at.lane),
-                        V::ToFloats(V::template ShiftRightSigned<24>(upper))),
-            V::Zero()};
+    return {V::template ShiftRightSigned<24>(upper), V::Broadcast(0)};
   }
 
   template <typename V>
@@ -428,26 +452,20 @@ struct FormatQ6_K : LargeFormat {
   }
 };
 
-struct FormatIQ4_XS : LargeFormat {
+struct FormatIQ4_XS : WholeTermFormat {
   static constexpr int kBodyBytes = 132;
   static constexpr int kChunks = 8;
   static constexpr int kPhases = 1;
   static constexpr int kBits = 8;
   static constexpr int kZero = 128;
   static constexpr int kGroup = 32;
-  static constexpr bool kHasOffsets = false;
 
   template <typename V>
-  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+  [[gnu::always_inline]] static inline WholeTerm<V> WholeTermOf(const BlockPlace& at, int group) {
     const typename V::Ints low = V::ShiftRight(V::Load(at.Line(0)), 4 * group);
     const typename V::Ints high =
         V::ShiftRight(V::LoadHalvesAsWords(at.lead[1] + 2 * at.lane), 2 * group);
-    const typename V::Ints scale =
-        V::Or(V::And(low, V::Broadcast(0x0f)),
-              V::template ShiftLeft<4>(V::And(high, V::Broadcast(0x03))));
-    return {V::Multiply(V::LoadHalves(at.lead[0] + 2 * at.lane),
-                        V::ToFloats(V::Subtract(scale, V::Broadcast(32)))),
-            V::Zero()};
+    return {ScaleOfSixBits<V>(low, high), V::Broadcast(0)};
   }
 
   template <typename V>

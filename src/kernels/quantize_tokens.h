@@ -43,8 +43,25 @@ struct QuantizedBlock {
   float* scale;
   float* sums;
   float* step_sums;
+  int16_t* half_sums;
+  int16_t* half_step_sums;
   int32_t* corrections;
   int32_t* step_corrections;
+  int32_t* second_corrections;
+
+  // Of the block at element `at` of a token.
+  QuantizedBlock(const Activations& a, int64_t token, int64_t at) {
+    const int64_t element = token * a.k + at;
+    quants = a.quants + element;
+    scale = a.scales + token * ActivationBlocks(a.k) + at / kActivationBlock;
+    sums = a.sums + element / kActivationSum;
+    step_sums = a.step_sums + element / kActivationStep;
+    half_sums = a.half_sums + element / kActivationSum;
+    half_step_sums = a.half_step_sums + element / kActivationStep;
+    corrections = a.corrections + element / kActivationSum;
+    step_corrections = a.step_corrections + element / kActivationStep;
+    second_corrections = a.second_corrections + element / kActivationStep;
+  }
 };
 
 // The outliers of a token as they are found.
@@ -71,35 +88,96 @@ template <typename Blocks, int n>
   }
 }
 
-// A block of n steps, 32 or 64 values, that begins at element `first` of its token.
+// The values of n steps, 32 or 64, from element `first` of their token on, without the outliers
+// among them. Returns the largest magnitude that is left.
 template <typename Blocks, int n>
-void QuantizeBlock(const float* values, float limit, int64_t first, const QuantizedBlock& out,
-                   OutlierList& list) {
-  typename Blocks::Step steps[n];
+float LoadSteps(const float* values, float limit, int64_t first, typename Blocks::Step (&steps)[n],
+                OutlierList& list) {
   for (int i = 0; i < n; ++i) steps[i] = Blocks::Load(values + i * kActivationStep);
-  float amax = Blocks::LargestMagnitude(steps);
-  if (amax * amax > limit) {
-    TakeOutliers<Blocks>(values, limit, first, steps, list);
-    amax = Blocks::LargestMagnitude(steps);
+  const float amax = Blocks::LargestMagnitude(steps);
+  if (!(amax * amax > limit)) return amax;
+  TakeOutliers<Blocks>(values, limit, first, steps, list);
+  return Blocks::LargestMagnitude(steps);
+}
+
+// How a block whose largest magnitude is `amax` is quantized: value * factor, rounded, is a quant
+// and quant * scale the value; factor 0 where all quants are 0.
+struct Quantization {
+  float scale;
+  float factor;
+
+  explicit Quantization(float amax) {
+    const bool is_finite = amax - amax == 0;
+    const bool is_zero = !is_finite || amax < kSmallestAmax;
+    scale = !is_finite ? amax : is_zero ? 0.0f : amax / 127.0f;
+    factor = is_zero ? 0.0f : 127.0f / amax;
   }
+};
+
+template <typename Blocks, int n>
+void QuantizeSteps(const typename Blocks::Step (&steps)[n], const Quantization& by, bool is_wide,
+                   const QuantizedBlock& out) {
   int32_t sums[2 * n] = {};
-  const bool is_finite = amax - amax == 0;
-  if (!is_finite || amax < kSmallestAmax) {
-    *out.scale = is_finite ? 0.0f : amax;
+  *out.scale = by.scale;
+  if (by.factor == 0) {
     for (int i = 0; i < n * kActivationStep; ++i) out.quants[i] = 0;
   } else {
-    *out.scale = amax / 127.0f;
-    Blocks::Quantize(steps, 127.0f / amax, out.quants, sums);
+    Blocks::Quantize(steps, by.factor, out.quants, sums);
   }
   for (int half = 0; half < 2 * n; ++half) {
     out.sums[half] = static_cast<float>(sums[half]);
     out.corrections[half] = -kCorrectionUnit * sums[half];
+    if (is_wide) out.half_sums[half] = static_cast<int16_t>(sums[half]);
   }
   for (int i = 0; i < n; ++i) {
     const int32_t sum = sums[2 * i] + sums[2 * i + 1];
     out.step_sums[i] = static_cast<float>(sum);
     out.step_corrections[i] = -kCorrectionUnit * sum;
+    if (!is_wide) continue;
+    out.half_step_sums[i] = static_cast<int16_t>(sum);
+    out.second_corrections[i] = (1 << 15) - kCorrectionUnit * sums[2 * i + 1];
   }
+}
+
+// A block of n steps that begins at element `at` of a token.
+template <typename Blocks, int n>
+void QuantizeBlock(const Activations& a, int64_t token, int64_t at, float limit,
+                   OutlierList& list) {
+  typename Blocks::Step steps[n];
+  const float amax = LoadSteps<Blocks>(a.values + token * a.k + at, limit, at, steps, list);
+  QuantizeSteps<Blocks>(steps, Quantization(amax), /*is_wide=*/false, QuantizedBlock(a, token, at));
+}
+
+// The wide block that begins at element `at`. Where magnitudes add up to too much it takes a
+// coarser scale: x f rounded is off by 1/2, so that 16 |x| f add up to `most` + 8 at the most,
+// times kMost / most with their own rounding to kMost + 16.
+template <typename Blocks>
+void QuantizeWideBlock(const Activations& a, int64_t token, int64_t at, float limit,
+                       OutlierList& list) {
+  constexpr int64_t kParts = kWideActivationBlock / kActivationBlock;
+  constexpr int32_t kMost = kMostOfWideSum - 17;
+  typename Blocks::Step steps[kParts][kStepsOfScale];
+  uint32_t largest = 0;  // by the order of the bits, as LargestMagnitude
+  for (int64_t part = 0; part < kParts; ++part) {
+    const int64_t first = at + part * kActivationBlock;
+    const float amax =
+        LoadSteps<Blocks>(a.values + token * a.k + first, limit, first, steps[part], list);
+    const auto bits = std::bit_cast<uint32_t>(amax);
+    largest = bits > largest ? bits : largest;
+  }
+  const auto quantize = [&](const Quantization& by) {
+    for (int64_t part = 0; part < kParts; ++part) {
+      QuantizeSteps<Blocks>(steps[part], by, /*is_wide=*/true,
+                            QuantizedBlock(a, token, at + part * kActivationBlock));
+    }
+  };
+  Quantization by(std::bit_cast<float>(largest));
+  quantize(by);
+  const int32_t most = Blocks::MostOfSums(a.quants + token * a.k + at, kWideActivationBlock);
+  if (most <= kMostOfWideSum) return;
+  by.factor *= static_cast<float>(kMost) / static_cast<float>(most);
+  by.scale *= static_cast<float>(most) / static_cast<float>(kMost);
+  quantize(by);
 }
 
 template <typename Blocks>
@@ -107,7 +185,6 @@ void QuantizeTokens(const Activations& a, int64_t token_begin, int64_t token_end
   if (a.quants == nullptr) return;
   const int64_t k = a.k;
   const int64_t segments = OutlierSegments(k);
-  const int64_t blocks = ActivationBlocks(k);
   const int64_t most_outliers = MaxOutliers(k);
   for (int64_t token = token_begin; token < token_end; ++token) {
     const float* values = a.values + token * k;
@@ -116,21 +193,14 @@ void QuantizeTokens(const Activations& a, int64_t token_begin, int64_t token_end
     for (int64_t segment = 0; segment < segments; ++segment) {
       const int64_t begin = segment * kOutlierSegment;
       const int64_t end = k - begin < kOutlierSegment ? k : begin + kOutlierSegment;
-      for (int64_t at = begin; at < end; at += kActivationBlock) {
-        const int64_t element = token * k + at;
-        const QuantizedBlock out{
-            .quants = a.quants + element,
-            .scale = a.scales + token * blocks + at / kActivationBlock,
-            .sums = a.sums + element / kActivationSum,
-            .step_sums = a.step_sums + element / kActivationStep,
-            .corrections = a.corrections + element / kActivationSum,
-            .step_corrections = a.step_corrections + element / kActivationStep};
-        if (end - at >= kActivationBlock) {
-          QuantizeBlock<Blocks, 2>(values + at, limit, at, out, list);
-        } else {
-          QuantizeBlock<Blocks, 1>(values + at, limit, at, out, list);
-        }
+      int64_t at = begin;
+      for (; a.is_wide && at < end; at += kWideActivationBlock) {
+        QuantizeWideBlock<Blocks>(a, token, at, limit, list);
       }
+      for (; at + kActivationBlock <= end; at += kActivationBlock) {
+        QuantizeBlock<Blocks, 2>(a, token, at, limit, list);
+      }
+      if (at < end) QuantizeBlock<Blocks, 1>(a, token, at, limit, list);
       a.outlier_ends[token * segments + segment] = list.count;
     }
   }

@@ -188,7 +188,6 @@ class Checker {
   }
 
   void CheckMatMul(ElementType type) {
-    const ElementTypeInfo& info = Info(type);
     const auto row_bytes = static_cast<size_t>(RowBytes(type, kLength));
     AlignedBuffer rows = AllocateForCheck(kRows * static_cast<int64_t>(row_bytes));
     for (size_t row = 0; row < kRows; ++row) {
@@ -196,29 +195,38 @@ class Checker {
     }
     std::vector<float> weights(kRows * kLength);
     THAW_CHECK(Dequantize(type, rows.bytes(), weights));
-    std::vector<float> values = numbers_.Floats(kTokens * kLength);
-    for (size_t i = 5; i < values.size(); i += 331) values[i] *= 40;  // outliers
-
-    AlignedBuffer quantized = AllocateForCheck(ActivationBytes(kTokens, kLength));
-    const Activations all = ViewActivations(values.data(), kTokens, kLength, quantized.data());
-    table_.quantize_activations(all, 0, kTokens);
-    AlignedBuffer reference = AllocateForCheck(ActivationBytes(kTokens, kLength));
-    const Activations expected = ViewActivations(values.data(), kTokens, kLength, reference.data());
-    portable::QuantizeActivations(expected, 0, kTokens);
-    const std::vector<double> seen = SeenBy(info, expected);
-
-    Compare(fmt::format("matmul of {}", info.name), {type, rows.data(), kRows, kLength}, all,
-            weights, seen);
+    CheckProducts({type, rows.data(), kRows, kLength}, weights);
     if (!table_.packs_rows || !CanPackRows(type, kLength)) return;
     AlignedBuffer scratch = AllocateForCheck(PackScratchBytes(type, kLength));
     PackRows(type, kLength, kRows, rows.data(), rows.data(), scratch.data());
-    const WeightRows packed{type, rows.data(), kRows, kLength, /*is_packed=*/true};
-    Compare(fmt::format("matmul of {}, packed", info.name), packed, all, weights, seen);
-    AlignedBuffer memory = AllocateForCheck(ActivationBytes(1, kLength));
-    const Activations first = ViewActivations(values.data(), 1, kLength, memory.data());
-    table_.quantize_activations(first, 0, 1);
-    Compare(fmt::format("matmul of {}, packed, one token", info.name), packed, first, weights,
-            seen);
+    CheckProducts({type, rows.data(), kRows, kLength, /*is_packed=*/true}, weights);
+  }
+
+  // With many tokens and, of packed rows, with one, by all copies of the activations that a model
+  // may make for the type.
+  void CheckProducts(const WeightRows& rows, std::span<const float> weights) {
+    const ElementTypeInfo& info = Info(rows.type);
+    std::vector<float> values = numbers_.Floats(kTokens * kLength);
+    for (size_t i = 5; i < values.size(); i += 331) values[i] *= 40;  // outliers
+    AlignedBuffer memory = AllocateForCheck(ActivationBytes(kTokens, kLength));
+    AlignedBuffer reference = AllocateForCheck(ActivationBytes(kTokens, kLength));
+    for (const bool is_wide : {false, true}) {
+      if (is_wide && !PrefersWideActivations(rows.type)) continue;
+      const auto view = [&](AlignedBuffer& of, int64_t n_tokens) {
+        return ViewActivations(values.data(), n_tokens, kLength, of.data(), is_wide);
+      };
+      const Activations expected = view(reference, kTokens);
+      portable::QuantizeActivations(expected, 0, kTokens);
+      const std::vector<double> seen = SeenBy(info, expected);
+      for (const int64_t n_tokens : {kTokens, int64_t{1}}) {
+        if (n_tokens == 1 && !rows.is_packed) continue;
+        const Activations activations = view(memory, n_tokens);
+        table_.quantize_activations(activations, 0, n_tokens);
+        Compare(fmt::format("matmul of {}{}{}", info.name, rows.is_packed ? ", packed" : "",
+                            n_tokens == 1 ? ", one token" : ""),
+                rows, activations, weights, seen);
+      }
+    }
   }
 
   // The numbers that weights of a type are multiplied with.

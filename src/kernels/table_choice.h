@@ -46,6 +46,7 @@ class ProductTimer {
   std::vector<float> values_;
   std::vector<float> out_;
   AlignedBuffer memory_;  // the quantized activations, scratch and rows
+  Activations wide_activations_;
   Activations activations_;
   std::byte* scratch_ = nullptr;
   std::byte* rows_ = nullptr;

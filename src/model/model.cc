@@ -148,6 +148,18 @@ void Model::ForEachToken(int64_t n_tokens, FunctionRef<void(int64_t)> body) {
   });
 }
 
+bool Model::ReadWide(std::initializer_list<const LinearWeights*> readers) const {
+  bool any = false;
+  for (const LinearWeights* weights : readers) {
+    if (weights->rows == 0) continue;
+    const ElementType type = cache_.map().matrix(weights->matrix).type;
+    if (!Info(type).is_quantized) continue;
+    if (!PrefersWideActivations(type)) return false;
+    any = true;
+  }
+  return any;
+}
+
 Activations Model::Quantize(const float* x, int64_t n_tokens, int64_t k) {
   const Activations activations = ViewActivations(x, n_tokens, k, work_.quantized);
   ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(activations, i, i + 1); });
@@ -333,7 +345,15 @@ Result<void> Model::RunFeedForward(int64_t index, std::span<const BatchToken> ba
     return {};
   }
   const bool shifts = !layer.ffn_shares.empty();
-  Activations normed = ViewActivations(work_.normed, n_tokens, c.d_model, work_.quantized);
+  const LinearWeights nothing;
+  const ExpertWeights* experts = layer.experts ? &*layer.experts : nullptr;
+  const bool is_wide =
+      ReadWide({&layer.ffn.gate, &layer.ffn.up, experts != nullptr ? &experts->router : &nothing,
+                experts != nullptr ? &experts->latent_down : &nothing,
+                experts != nullptr ? &experts->shared_gate : &nothing,
+                experts != nullptr ? &experts->each.gate : &nothing,
+                experts != nullptr ? &experts->each.up : &nothing});
+  Activations normed = ViewActivations(work_.normed, n_tokens, c.d_model, work_.quantized, is_wide);
   ForEachToken(n_tokens, [&](int64_t i) {
     if (c.is_parallel) ReadStream(layer.ffn_norm, i);
     add_mixed(i);
@@ -364,8 +384,8 @@ Result<void> Model::RunBlock(const FeedForwardWeights& ffn, const Activations& n
     THAW_TRY(Multiply(
         gate_up, [&](int64_t begin, int64_t end) { ActivateDone(ffn, n_tokens, begin, end); }));
   }
-  const Activations hidden =
-      ViewActivations(work_.gate, n_tokens, ffn.gate.rows, work_.quantized_hidden);
+  const Activations hidden = ViewActivations(work_.gate, n_tokens, ffn.gate.rows,
+                                             work_.quantized_hidden, ReadWide({&ffn.down}));
   ForEachToken(n_tokens, [&](int64_t i) {
     NormByRms(ffn.sub_norm, work_.gate + i * ffn.gate.rows);
     kernels_.quantize_activations(hidden, i, i + 1);
@@ -425,7 +445,8 @@ Result<void> Model::ComputeLogits(std::span<const BatchToken> batch, std::span<f
   THAW_CHECK(static_cast<int64_t>(logits.size()) == n * c.n_vocab);
   if (n == 0) return {};
   THAW_TRY(MergeStreams(wanting));
-  const Activations normed = ViewActivations(work_.normed, n, c.d_model, work_.quantized);
+  const Activations normed =
+      ViewActivations(work_.normed, n, c.d_model, work_.quantized, ReadWide({&output}));
   ForEachToken(n, [&](int64_t i) {
     Norm(weights_.output_norm, work_.x + wanting[static_cast<size_t>(i)] * c.d_model,
          work_.normed + i * c.d_model);

@@ -107,6 +107,9 @@ class Model {
   static void Scale(std::span<float> x, float factor);
   // Calls body(token) for every token of the batch, spread over the threads.
   void ForEachToken(int64_t n_tokens, FunctionRef<void(int64_t token)> body);
+  // Whether the int8 copy of what these matrices read, those of them that are there, is a wide one:
+  // where all prefer it. The same for every batch, which row invariance needs.
+  bool ReadWide(std::initializer_list<const LinearWeights*> readers) const;
   // x [n_tokens, k] with its int8 copy in work_.quantized.
   Activations Quantize(const float* x, int64_t n_tokens, int64_t k);
 

@@ -195,7 +195,8 @@ Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const Expe
   };
   // All experts of a single token read the same row.
   const bool shares_row = read.n_tokens == 1 && !scales_input;
-  const Activations gathered = ViewActivations(work_.pair_rows, count, d, work_.quantized_hidden);
+  const Activations gathered =
+      ViewActivations(work_.pair_rows, count, d, work_.quantized_hidden, read.is_wide);
   if (!shares_row) {
     for_each_pair([&](const ExpertRun& run, int64_t pair) {
       const int64_t token = work_.token_of_pair[first + pair];
@@ -214,7 +215,8 @@ Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const Expe
   THAW_TRY(multiply(
       {{&each.gate, is_joined ? work_.pair_up : work_.pair_gate}, {&each.up, work_.pair_up}}));
 
-  const Activations hidden = ViewActivations(work_.pair_gate, count, d_ff, work_.quantized_hidden);
+  const Activations hidden =
+      ViewActivations(work_.pair_gate, count, d_ff, work_.quantized_hidden, ReadWide({&each.down}));
   for_each_pair([&](const ExpertRun& run, int64_t pair) {
     float* out = work_.pair_gate + pair * d_ff;
     float* gate = is_joined ? work_.pair_up + pair * 2 * d_ff : out;

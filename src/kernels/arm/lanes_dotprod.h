@@ -26,6 +26,7 @@ struct Lanes4 {
   static constexpr bool kSignedPanels = true;
   static constexpr bool kWidthsAlike = true;
   static constexpr bool kPairsLines = false;
+  static constexpr bool kPairsSums = false;
   // 12 sums of integers and 12 of floats, the four vectors of a line and 16 activations of each
   // token make 31 of 32 registers, and 19 loads for 48 dot products.
   static constexpr int kTileTokens = 3;
@@ -185,6 +186,16 @@ struct Lanes4 {
   THAW_INLINE Floats Negate(Floats x) { return vnegq_f32(x); }
   // [low[0] + low[1], low[2] + low[3], high[0] + high[1], high[2] + high[3]]
   THAW_INLINE Floats AddNeighbours(Floats low, Floats high) { return vpaddq_f32(low, high); }
+
+  // sum + the products of both halves of the words.
+  THAW_INLINE Ints AddHalfProducts(Ints sum, Ints a, Ints b) {
+    const int16x8_t x = vreinterpretq_s16_s32(a);
+    const int16x8_t y = vreinterpretq_s16_s32(b);
+    const int32x4_t low = vmull_s16(vget_low_s16(x), vget_low_s16(y));
+    return vaddq_s32(sum, vpaddq_s32(low, vmull_high_s16(x, y)));
+  }
+  // sum + x * scale, both of which fit 16 bits.
+  THAW_INLINE Ints AddScaled(Ints sum, Ints x, Ints scale) { return vmlaq_s32(sum, x, scale); }
 
   // sum + the products of four bytes each of w with the four of lane `lane` of `a`.
   template <int lane>

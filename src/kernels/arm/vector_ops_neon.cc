@@ -50,6 +50,15 @@ struct Blocks {
     }
   }
 
+  static int32_t MostOfSums(const int8_t* quants, int64_t n) {
+    int32_t most = 0;
+    for (int64_t i = 0; i < n; i += kActivationSum) {
+      const int32_t sum = vaddlvq_u8(vreinterpretq_u8_s8(vabsq_s8(vld1q_s8(quants + i))));
+      most = sum > most ? sum : most;
+    }
+    return most;
+  }
+
  private:
   static uint32x4_t BitsOfLanes() {
     const uint32_t bits[4] = {1, 2, 4, 8};

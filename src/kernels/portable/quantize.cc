@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 
 #include "kernels/portable/int8_block.h"
 #include "kernels/portable/portable.h"
@@ -59,6 +60,17 @@ struct Blocks {
         sums[half] += *quants;
       }
     }
+  }
+
+  // The most that the magnitudes of 16 quants add up to, of n that begin at a multiple of 32.
+  static int32_t MostOfSums(const int8_t* quants, int64_t n) {
+    int32_t most = 0;
+    for (int64_t first = 0; first < n; first += kActivationSum) {
+      int32_t sum = 0;
+      for (int64_t i = first; i < first + kActivationSum; ++i) sum += std::abs(quants[i]);
+      most = std::max(most, sum);
+    }
+    return most;
   }
 };
 

@@ -1,10 +1,11 @@
 // Products of frozen rows that are decoded in registers, in AVX-512 with VNNI and VBMI2: each
 // vector of ecq is multiplied as soon as it is decoded, those of bf16 when some are patched. The
-// same operations in the same order as for the
-// thawed rows in kernels/packed_products.h. See avx2.h for what may be called here.
+// same operations in the same order as for thawed rows in kernels/direct_products.h. See avx2.h for
+// what may be called here.
 #include "codec/x86/vectors_avx512vbmi2.h"
 #include "kernels/coded_token.h"
-#include "kernels/packed_products.h"
+#include "kernels/packed_formats.h"
+#include "kernels/packed_sums.h"
 #include "kernels/x86/avx512.h"
 #include "kernels/x86/lanes_avx512.h"
 
@@ -72,7 +73,7 @@ __m512i Column(const CodedToken& token, int64_t col, __m512i line) {
   return numbers;
 }
 
-// AddOutliers of kernels/packed_products.h over the blocks that were kept.
+// AddOutliers of kernels/direct_products.h over the blocks that were kept.
 [[gnu::noinline]] __m512 AddKeptOutliers(const CodedToken& token, OutlierSpan outliers,
                                          __m512 total) {
   const std::byte* kept = token.kept;

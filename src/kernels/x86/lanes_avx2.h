@@ -26,6 +26,7 @@ struct Lanes8 {
   static constexpr bool kSignedPanels = false;
   static constexpr bool kWidthsAlike = false;
   static constexpr bool kPairsLines = false;
+  static constexpr bool kPairsSums = false;
   // Eight sums of 16-bit integers, two vectors of weights, one of activations and what is in flight
   // fill the 16 registers; the sums of floats lie in memory.
   static constexpr int kTileTokens = 4;
@@ -171,6 +172,15 @@ struct Lanes8 {
   template <int times = 1>
   THAW_INLINE Ints AddPairs(Ints sum, Ints halves) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(halves, _mm256_set1_epi16(times)));
+  }
+
+  // sum + the products of both halves of the words.
+  THAW_INLINE Ints AddHalfProducts(Ints sum, Ints a, Ints b) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+  }
+  // sum + x * scale, both of which fit 16 bits.
+  THAW_INLINE Ints AddScaled(Ints sum, Ints x, Ints scale) {
+    return AddHalfProducts(sum, x, And(scale, Broadcast(0xffff)));
   }
 
   // Lines whose sums of two products fit 16 bits together: 2 * (2^bits - 1) * 127 each; of signed

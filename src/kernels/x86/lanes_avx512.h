@@ -24,6 +24,7 @@ struct Vectors16 {
 
   static constexpr int kLanes = 16;
   static constexpr bool kPairsLines = false;
+  static constexpr bool kPairsSums = true;
   // Tokens and vectors of rows of a tile of a panel: 10 sums of integers and 20 of floats and two
   // vectors of weights fill the 32 registers. With 12 sums of each kind a third of them lies in
   // memory, which is slower by a fourteenth.
@@ -173,6 +174,14 @@ struct Vectors16 {
     return _mm512_set1_epi32(four);
   }
   THAW_INLINE Ints AddFour(Ints sum, Ints w, Ints a) { return _mm512_dpbusd_epi32(sum, w, a); }
+  // sum + the products of both halves of the words.
+  THAW_INLINE Ints AddHalfProducts(Ints sum, Ints a, Ints b) {
+    return _mm512_dpwssd_epi32(sum, a, b);
+  }
+  // sum + x * scale, both of which fit 16 bits.
+  THAW_INLINE Ints AddScaled(Ints sum, Ints x, Ints scale) {
+    return AddHalfProducts(sum, x, And(scale, Broadcast(0xffff)));
+  }
 };
 
 using Lanes16 = VnniLanes<Vectors16>;

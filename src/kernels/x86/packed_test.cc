@@ -125,10 +125,13 @@ TEST_P(PackedKernels, GiveTheBitsOfTheirOriginals) {
         const bool is_chosen = n_tokens == 3 || n_tokens == 10 || n_tokens == 16 ||
                                n_tokens == 31 || n_tokens == 40 || n_tokens == 41 || n_tokens == 49;
         if (!is_shortest && !is_chosen) continue;
-        const OwnedActivations activations(original(), Values(n_tokens, k, random), n_tokens, k);
-        ExpectSameBits(GetParam(), matrix.rows, 0, kRows, activations.view());
-        if (is_shortest) ExpectSameBitsOfParts(GetParam(), matrix.rows, activations.view());
-        if (HasFatalFailure()) return;
+        for (const bool is_wide : CopiesFor(info.type, k)) {
+          const OwnedActivations activations(original(), Values(n_tokens, k, random), n_tokens, k,
+                                             is_wide);
+          ExpectSameBits(GetParam(), matrix.rows, 0, kRows, activations.view());
+          if (is_shortest) ExpectSameBitsOfParts(GetParam(), matrix.rows, activations.view());
+          if (HasFatalFailure()) return;
+        }
       }
       is_shortest = false;
     }
@@ -149,6 +152,7 @@ TEST_P(PackedKernels, GiveTheSameBitsForExtremeWeights) {
       {ElementType::kNVFP4, offsetof(BlockNVFP4, qs), sizeof(BlockNVFP4)},
       {ElementType::kQ2_K, offsetof(BlockQ2_K, qs), offsetof(BlockQ2_K, d)},
       {ElementType::kQ3_K, 0, offsetof(BlockQ3_K, scales)},
+      {ElementType::kQ4_K, offsetof(BlockQ4_K, qs), sizeof(BlockQ4_K)},
       {ElementType::kQ6_K, 0, offsetof(BlockQ6_K, scales)},
   };
   std::mt19937 random(22);
@@ -162,10 +166,12 @@ TEST_P(PackedKernels, GiveTheSameBitsForExtremeWeights) {
         if (begin <= of_block && of_block < end) bytes[i] = static_cast<std::byte>(fill);
       }
       const PackedMatrix matrix(type, kLength, std::move(bytes));
-      const OwnedActivations activations(original(), Values(kTokens, kLength, random), kTokens,
-                                         kLength);
-      ExpectSameBits(GetParam(), matrix.rows, 0, kRows, activations.view());
-      if (HasFatalFailure()) return;
+      for (const bool is_wide : CopiesFor(type, kLength)) {
+        const OwnedActivations activations(original(), Values(kTokens, kLength, random), kTokens,
+                                           kLength, is_wide);
+        ExpectSameBits(GetParam(), matrix.rows, 0, kRows, activations.view());
+        if (HasFatalFailure()) return;
+      }
     }
   }
 }

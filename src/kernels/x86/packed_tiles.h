@@ -2,7 +2,7 @@
 // tokens with 16 rows over a run of elements, held in tile registers. Over the vectors V of an
 // instruction set (lanes_*.h) and the operations on tiles of `Tiles` (tiles_amx.h).
 //
-// A panel (kernels/packed_products.h) is filled with signed bytes; its lines are the second operand
+// A panel (kernels/panel_products.h) is filled with signed bytes; its lines are the second operand
 // as they lie. The integer sums of a step are exact, so they are those of every other way, and
 // AddGroup does the rest: the results are those of that header over V, bit for bit. A tile runs
 // over the elements that share a scale: 32 or 16.
@@ -25,7 +25,9 @@
 #include "kernels/grid_formats.h"
 #include "kernels/packed_formats.h"
 #include "kernels/packed_products.h"
+#include "kernels/packed_sums.h"
 #include "kernels/panel_matmul.h"
+#include "kernels/panel_products.h"
 #include "kernels/x86/tile_configuration.h"
 #include "tensor/element_type.h"
 
@@ -46,7 +48,7 @@ inline constexpr int64_t kProductBytes = kTokensOfTile * kProductRowBytes;
 inline constexpr int kRunTokens = 8;
 inline constexpr int kRuns = 2;
 
-// Fewer tokens are multiplied by packed_products.h, in AVX-512 out of registers.
+// Fewer tokens are multiplied by direct_products.h, out of registers.
 inline constexpr int64_t kFewestTileTokens = 9;
 static_assert(kFewestTileTokens >= kRunTokens);
 
@@ -58,6 +60,7 @@ inline constexpr int kBatchPairs = 4;
 struct TileScratch {
   std::byte products[2][kBatchPairs * kPanelGroups * kProductBytes];
   float sums[kRuns][kRunTokens * kPanelRows];
+  std::byte whole[kRuns][kRunTokens * kPanelRows * sizeof(int32_t)];  // sums of the present block
 };
 static_assert(kPanelBytes + int64_t{sizeof(TileScratch)} <= kPackedScratchBytes);
 
@@ -66,6 +69,7 @@ template <typename V>
 struct SignedPanelLanes : V {
   static constexpr bool kSignedBytes = true;
   static constexpr bool kSignedPanels = true;
+  static constexpr bool kPairsSums = false;
 };
 
 // Products of a batch that are yet to be made. A pair is what the activations of one tile are
@@ -190,6 +194,15 @@ template <typename V, int kGroups>
   }
 }
 
+// The products of a group of elements with token t, for the vector of rows from `row` on.
+template <typename V, int kGroups>
+[[gnu::always_inline]] inline typename V::Ints ProductsOf(const std::byte* products, int64_t group,
+                                                          int t, int row) {
+  const int64_t tile = group * kGroups + row / kGroupRows;
+  return V::Load(products + tile * kProductBytes + t * kProductRowBytes +
+                 row % kGroupRows * int64_t{sizeof(int32_t)});
+}
+
 template <typename V, int kGroups>
 [[gnu::noinline]] void StoreRun(const TileBatch& batch, int64_t first_of_run, const float* sums,
                                 float* out, int64_t out_stride) {
@@ -249,10 +262,8 @@ template <typename V, typename Kind, int kGroups, typename Pairs>
         for (int i = 0; i < kSteps; ++i) {
 #pragma GCC unroll 2
           for (int half = 0; half < kHalves; ++half) {
-            const int64_t product = (i * kHalves + half) * kGroups + row / kGroupRows;
             const typename V::Ints sum =
-                V::Load(products + product * kProductBytes + t * kProductRowBytes +
-                        row % kGroupRows * int64_t{sizeof(int32_t)});
+                ProductsOf<V, kGroups>(products, i * kHalves + half, t, row);
             unscaled = AddGroup<V, Kind::kGroup, Kind::kHasOffsets>(
                 unscaled, sum, scale[i][r][half], offset[i][r][half], rows, t,
                 kHalves * (step + i) + half);
@@ -277,21 +288,66 @@ template <typename V, typename Kind, int kGroups, typename Pairs>
   }
 }
 
-// The outliers of tokens [first, end) within a segment.
-template <typename V, typename Kind, int kGroups>
-[[gnu::noinline]] void AddOutliersOfTokens(const PanelSegment& segment,
-                                           const Activations& activations, int64_t first,
-                                           int64_t end, float* out, int64_t out_stride) {
+// The same in whole numbers: adds the products to `whole`, and at the end of a block of 256 those
+// to the sums. `group` is the first of the steps, within the segment.
+template <typename V, typename Kind, int kGroups, typename Pairs>
+[[gnu::always_inline]] inline void AddWholeRun(const TokenRows& rows, int64_t end,
+                                               const std::byte* products, const Panel& panel,
+                                               int64_t group, std::byte* whole, float* sums,
+                                               Pairs& next) {
+  using Ints = typename V::Ints;
   constexpr int kVectors = kGroups * static_cast<int>(kGroupRows) / V::kLanes;
-  const TokenRows rows(activations, first);
-  for (int64_t token = first; token < end; ++token) {
-    float* of_token = out + token * out_stride;
-    typename V::Floats total[kVectors];
+  constexpr int64_t kGroupsOfWideBlock = kWideActivationBlock / Kind::kGroup;
+  static_assert(kGroupsOfWideBlock % kBatchPairs == 0);
+  const auto place = [](int t, int r) { return t * kPanelRows + r * V::kLanes; };
+  Ints sum[kVectors][kRunTokens];
+#pragma GCC unroll 8
+  for (int t = 0; t < kRunTokens; ++t) {
 #pragma GCC unroll 4
-    for (int r = 0; r < kVectors; ++r) total[r] = V::LoadFloats(of_token + r * V::kLanes);
-    AddPanelOutliers<V, Kind, kVectors>(segment, 0, rows, token - first, total);
+    for (int r = 0; r < kVectors; ++r) {
+      sum[r][t] =
+          group % kGroupsOfWideBlock == 0 ? V::Broadcast(0) : V::Load(whole + 4 * place(t, r));
+    }
+  }
+  // Each of the runs makes one pair in two of the next batch.
+  for (int i = 0; i < kBatchPairs; i += kRuns) {
+    next.MultiplyNext();
+#pragma GCC unroll 2
+    for (int j = i; j < i + kRuns; ++j) {
+      Ints scale[kVectors];
 #pragma GCC unroll 4
-    for (int r = 0; r < kVectors; ++r) V::StoreFloats(total[r], of_token + r * V::kLanes);
+      for (int r = 0; r < kVectors; ++r) {
+        scale[r] = V::Load(panel.whole_scales + 4 * ((group + j) * kPanelRows + r * V::kLanes));
+      }
+#pragma GCC unroll 8
+      for (int t = 0; t < kRunTokens; ++t) {
+#pragma GCC unroll 4
+        for (int r = 0; r < kVectors; ++r) {
+          sum[r][t] = V::AddScaled(sum[r][t], ProductsOf<V, kGroups>(products, j, t, r * V::kLanes),
+                                   scale[r]);
+        }
+      }
+    }
+  }
+  const bool ends_block = (group + kBatchPairs) % kGroupsOfWideBlock == 0;
+  const int64_t block = group / kGroupsOfWideBlock;
+#pragma GCC unroll 4
+  for (int r = 0; r < kVectors; ++r) {
+    const int64_t row = r * V::kLanes;
+    if (!ends_block) {
+#pragma GCC unroll 8
+      for (int t = 0; t < kRunTokens; ++t) V::Store(sum[r][t], whole + 4 * place(t, r));
+      continue;
+    }
+    const Term<V> of_block = BlockTermOfPanel<V, Kind>(panel, block, row);
+#pragma GCC unroll 8
+    for (int t = 0; t < kRunTokens; ++t) {
+      const auto total = AddBlock<V, Kind>(
+          V::LoadFloats(sums + place(t, r)), sum[r][t], of_block,
+          [&](int pair) { return MinimaOfPanel<V, Kind>(panel, block, pair, row); }, rows, t,
+          end - kWideActivationBlock / kStep);
+      V::StoreFloats(total, sums + place(t, r));
+    }
   }
 }
 
@@ -323,7 +379,7 @@ template <typename V, typename Tiles, typename Kind, int kGroups>
   for (int buffer = 0; !batches.IsEnd(batch); buffer = 1 - buffer) {
     const TileBatch next = batches.After(batch);
     Pairs pairs = pairs_of(next, scratch.products[1 - buffer]);
-    const int64_t group = (batch.begin - batches.first_step) * kHalves * kPanelRows;
+    const int64_t group = (batch.begin - batches.first_step) * kHalves;
     // All before the first run goes back to `out`: two may share tokens.
     if (batches.IsFirstOfTile(batch)) {
       for (int run = 0; run < kRuns; ++run) {
@@ -335,17 +391,24 @@ template <typename V, typename Tiles, typename Kind, int kGroups>
       if (IsRunDone(batch, run, tile_tokens)) continue;
       const int64_t first = FirstOfRun(run, tile_tokens);
       const TokenRows rows(activations, batch.first + first);
-      AddRun<V, Kind, kGroups>(
-          rows, batch.begin, batch.end, scratch.products[buffer] + first * kProductRowBytes,
-          panel.scales + group, panel.offsets + group, scratch.sums[run], pairs);
+      const std::byte* products = scratch.products[buffer] + first * kProductRowBytes;
+      if constexpr (IsWhole<Kind>) {
+        AddWholeRun<V, Kind, kGroups>(rows, batch.end, products, panel, group, scratch.whole[run],
+                                      scratch.sums[run], pairs);
+      } else {
+        const int64_t at = group * kPanelRows;
+        AddRun<V, Kind, kGroups>(rows, batch.begin, batch.end, products, panel.scales + at,
+                                 panel.offsets + at, scratch.sums[run], pairs);
+      }
       if (batches.IsLastOfTile(batch)) {
         StoreRun<V, kGroups>(batch, first, scratch.sums[run], out, out_stride);
       }
     }
     pairs.Finish();
     if (batches.IsLastOfTile(batch)) {
-      AddOutliersOfTokens<V, Kind, kGroups>(segment, activations, batch.done,
-                                            batch.first + tile_tokens, out, out_stride);
+      constexpr int kVectors = kGroups * static_cast<int>(kGroupRows) / V::kLanes;
+      AddPanelOutliers<V, Kind, kVectors>(segment, 0, TokenRows(activations, 0), batch.done,
+                                          batch.first + tile_tokens, out, out_stride);
     }
     batch = next;
   }
@@ -367,8 +430,14 @@ template <typename V, typename Tiles, typename F>
 void MultiplyGroupsByTiles(const std::byte* groups, int64_t n_groups,
                            const Activations& activations, float* out, int64_t out_stride,
                            std::byte* scratch) {
+  if constexpr (HasSumsOfHalves<F>() && !IsWhole<F>) {
+    if (activations.is_wide) {
+      return MultiplyGroupsByTiles<V, Tiles, InWholeNumbers<F>>(groups, n_groups, activations, out,
+                                                                out_stride, scratch);
+    }
+  }
   using Lanes = SignedPanelLanes<V>;
-  using Kind = PanelKind<8, F::kGroup, F::kHasOffsets>;
+  using Kind = LikeFormat<PanelKind<8, F::kGroup, F::kHasOffsets>, F>;
   const int64_t tile_tokens =
       activations.n_tokens < kTokensOfTile ? activations.n_tokens : kTokensOfTile;
   auto& of_tiles = *reinterpret_cast<TileScratch*>(scratch + kPanelBytes);

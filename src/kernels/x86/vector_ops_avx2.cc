@@ -59,6 +59,19 @@ struct Blocks {
       _mm_storel_epi64(reinterpret_cast<__m128i*>(sums), of_blocks);
     }
   }
+
+  static int32_t MostOfSums(const int8_t* quants, int64_t n) {
+    __m256i most = _mm256_setzero_si256();
+    for (int64_t i = 0; i < n; i += 32) {
+      const __m256i q = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(quants + i));
+      const __m256i eights = _mm256_sad_epu8(_mm256_abs_epi8(q), _mm256_setzero_si256());
+      const __m256i swapped = _mm256_shuffle_epi32(eights, 0x4e);
+      most = _mm256_max_epi32(most, _mm256_add_epi32(eights, swapped));
+    }
+    const __m128i of_both =
+        _mm_max_epi32(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
+    return _mm_cvtsi128_si32(of_both);
+  }
 };
 
 // x / (1 + e^-y)

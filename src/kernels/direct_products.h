@@ -1,0 +1,230 @@
+// Products of packed rows (kernels/packed_products.h) with a few tokens, out of registers: each
+// step of 32 elements is unpacked and multiplied with all of them, or with as many as there are
+// registers for, group by group, so that the weights are read from memory once, in one stream.
+//
+// In an anonymous namespace, for the reason given in packed_formats.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/activations.h"
+#include "kernels/packed_formats.h"
+#include "kernels/packed_sums.h"
+
+namespace thaw {
+namespace {
+
+// Whether memory is asked for ahead of the weights. With several tokens every format needs it:
+// their work leaves loads fewer places to run ahead. With one token the blocks that lose the
+// hardware's own prefetching need it, and the others where the hardware runs ahead too little.
+template <typename V, typename F, int kTokens>
+[[gnu::always_inline]] inline bool AsksAhead() {
+  if constexpr (F::kPrefetches || kTokens > 1) return true;
+  return V::AsksAhead();
+}
+
+// The sums of some tokens and a vector of rows.
+template <typename V, typename F, int kTokens>
+struct DirectSums {
+  typename V::Floats total[kTokens];
+  typename V::Floats unscaled[kTokens];  // of the steps that share the present scale
+
+  [[gnu::always_inline]] void Clear(int t) { unscaled[t] = V::Zero(); }
+};
+
+template <typename V, IsWhole F, int kTokens>
+struct DirectSums<V, F, kTokens> {
+  typename V::Floats total[kTokens];
+  typename V::Ints unscaled[kTokens];  // of the steps of the present block
+
+  [[gnu::always_inline]] void Clear(int t) { unscaled[t] = V::Broadcast(0); }
+};
+
+// Adds the products of step `phase` of a chunk to the sums of kTokens tokens.
+template <typename V, typename F, int kTokens, int phase>
+[[gnu::always_inline]] inline void MultiplyStep(const BlockPlace& place, int chunk,
+                                                const Terms<V, F>& terms, const TokenRows& rows,
+                                                int64_t first_step,
+                                                DirectSums<V, F, kTokens>& of_tokens) {
+  using Ints = typename V::Ints;
+  constexpr int kZero = kZeroOf<V, F>;
+  const int step_of_block = chunk * F::kPhases + phase;
+  const int64_t step = first_step + step_of_block;
+  constexpr int kGroups = 32 / F::kGroup;
+  const int group = step_of_block * kGroups;
+  // A share of the block's lines with every step: evenly spread, no burst fills the queue.
+  constexpr int64_t kLines = (kGroupRows * kBlockBytes<F> / kStepsOfBlock<F> + 63) / 64;
+  if (AsksAhead<V, F, kTokens>()) {
+    // Where a vector holds but a part of the rows, each part asks for its share.
+    const std::byte* ahead = place.body + kPrefetchBytes + step_of_block * kLines * 64;
+    constexpr int64_t kParts = kGroupRows / V::kLanes;
+    const int64_t part = place.lane / V::kLanes;
+#pragma GCC unroll 16
+    for (int64_t line = 0; line < kLines; line += kParts) {
+      if (line + part < kLines) __builtin_prefetch(ahead + 64 * (line + part), 0, 2);
+    }
+  }
+  Ints w[8];
+  LoadWeights<V, F>(place, chunk, phase, w);
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    const int8_t* a = rows.quants + t * rows.k + kStep * step;
+#pragma GCC unroll 2
+    for (int i = 0; i < kGroups; ++i) {
+      Ints init = V::Broadcast(0);
+      if constexpr (kZero != 0) {
+        init = V::template ShiftRightSigned<CorrectionShift(kZero)>(
+            V::Broadcast(rows.Correction<F::kGroup>(t, kGroups * step + i)));
+      }
+      constexpr int kLinesOfGroup = F::kGroup / 4;
+      const Ints sum =
+          V::template Dot<F::kBits, kLinesOfGroup>(w + kLinesOfGroup * i, a + F::kGroup * i, init);
+      if constexpr (IsWhole<F>) {
+        of_tokens.unscaled[t] = V::AddScaled(of_tokens.unscaled[t], sum, terms.scale[group + i]);
+      } else {
+        of_tokens.unscaled[t] = AddGroup<V, F::kGroup, F::kHasOffsets>(
+            of_tokens.unscaled[t], sum, terms.scale[group + i], terms.offset[group + i], rows, t,
+            kGroups * step + i);
+      }
+    }
+  }
+  if constexpr (IsWhole<F>) return;
+  // Known to the compiler where a block of weights has whole scales of activations.
+  constexpr bool kHasWholeScales = kStepsOfBlock<F> % kStepsOfScale == 0;
+  if (kHasWholeScales ? (step_of_block + 1) % kStepsOfScale != 0 : !rows.EndsScale(step)) return;
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    if constexpr (!IsWhole<F>) {
+      of_tokens.total[t] = V::MultiplyAdd(of_tokens.unscaled[t], V::Broadcast(rows.Scale(t, step)),
+                                          of_tokens.total[t]);
+      of_tokens.unscaled[t] = V::Zero();
+    }
+  }
+}
+
+// The weights of element `index` of a block, for all rows of a vector. Unsigned, so that divisions
+// by powers of two are shifts.
+template <typename V, typename F>
+[[gnu::always_inline]] inline typename V::Floats WeightsAt(const BlockPlace& place,
+                                                           uint32_t index) {
+  const uint32_t step = index / 32;
+  const typename V::Ints line =
+      LoadLine<V, F>(place, static_cast<int>(step / F::kPhases),
+                     static_cast<int>(step % F::kPhases), static_cast<int>(index % 32 / 4));
+  const typename V::Ints numbers =
+      V::template Dot<F::kBits, 1>(&line, kOneAt[index % 4], V::Broadcast(-kZeroOf<V, F>));
+  const Term<V> term = TermOf<V, F>(place, static_cast<int>(index / F::kGroup));
+  return WeightOf<V, F>(term, V::ToFloats(numbers));
+}
+
+// Adds what outliers contribute to one token.
+template <typename V, typename F>
+[[gnu::noinline]] typename V::Floats AddOutliers(const std::byte* group, int64_t k, int lane,
+                                                 OutlierSpan outliers, typename V::Floats total) {
+  for (const Outlier* outlier = outliers.begin; outlier != outliers.end; ++outlier) {
+    const auto index = static_cast<uint32_t>(outlier->index);
+    const typename V::Floats weights =
+        WeightsAt<V, F>(PlaceInGroup<F>(group, k, index / F::kBlock, lane), index % F::kBlock);
+    total = V::MultiplyAdd(weights, V::Broadcast(outlier->value), total);
+  }
+  return total;
+}
+
+template <typename V, typename F, int kTokens>
+[[gnu::always_inline]] inline void MultiplyBlock(const BlockPlace& place, const TokenRows& rows,
+                                                 int64_t first_step,
+                                                 DirectSums<V, F, kTokens>& sums) {
+  const Terms<V, F> terms(place);
+  // Kept rolled, by a bound that the compiler cannot see: code that reads many places at once
+  // defeats the hardware's prefetching.
+  int chunks = F::kChunks;
+  if constexpr (F::kChunks > 1) asm("" : "+r"(chunks));
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    MultiplyStep<V, F, kTokens, 0>(place, chunk, terms, rows, first_step, sums);
+    if constexpr (F::kPhases > 1) {
+      MultiplyStep<V, F, kTokens, 1>(place, chunk, terms, rows, first_step, sums);
+    }
+    if constexpr (F::kPhases > 2) {
+      MultiplyStep<V, F, kTokens, 2>(place, chunk, terms, rows, first_step, sums);
+      MultiplyStep<V, F, kTokens, 3>(place, chunk, terms, rows, first_step, sums);
+    }
+    if constexpr (F::kPhases > 4) {
+      MultiplyStep<V, F, kTokens, 4>(place, chunk, terms, rows, first_step, sums);
+      MultiplyStep<V, F, kTokens, 5>(place, chunk, terms, rows, first_step, sums);
+      MultiplyStep<V, F, kTokens, 6>(place, chunk, terms, rows, first_step, sums);
+      MultiplyStep<V, F, kTokens, 7>(place, chunk, terms, rows, first_step, sums);
+    }
+  }
+  if constexpr (IsWhole<F>) {
+    const Term<V> of_block = F::template BlockTermOf<V>(place);
+    typename V::Ints minima[kGroupsOfBlock<F> / 2];
+    if constexpr (F::kHasOffsets) {
+#pragma GCC unroll 8
+      for (int pair = 0; pair < kGroupsOfBlock<F> / 2; ++pair) {
+        minima[pair] = MinimaOf<V, F>(place, pair);
+      }
+    }
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
+      sums.total[t] = AddBlock<V, F>(
+          sums.total[t], sums.unscaled[t], of_block, [&](int pair) { return minima[pair]; }, rows,
+          t, first_step);
+      sums.Clear(t);
+    }
+  }
+}
+
+// One group of rows times kTokens tokens; out[t * out_stride + row]. Where a vector holds but a
+// part of the rows, the parts take turns block by block: one after the other they would leave
+// memory idle while the second is read from a cache.
+template <typename V, typename F, int kTokens>
+[[gnu::noinline]] void MultiplyGroup(const std::byte* group, const TokenRows& rows, float* out,
+                                     int64_t out_stride) {
+  constexpr int kParts = kGroupRows / V::kLanes;
+  const int64_t k = rows.k;
+  const int64_t blocks = k / F::kBlock;
+  DirectSums<V, F, kTokens> sums[kParts];
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 4
+    for (int part = 0; part < kParts; ++part) {
+      sums[part].total[t] = V::Zero();
+      sums[part].Clear(t);
+    }
+  }
+  const std::byte* unit = group;
+  for (int64_t block = 0; block < blocks; block += F::kUnitBlocks) {
+    const int64_t of_unit = blocks - block < F::kUnitBlocks ? blocks - block : F::kUnitBlocks;
+    for (int64_t i = 0; i < of_unit; ++i) {
+#pragma GCC unroll 4
+      for (int part = 0; part < kParts; ++part) {
+        MultiplyBlock<V, F, kTokens>(PlaceOf<F>(unit, of_unit, i, part * V::kLanes), rows,
+                                     (block + i) * kStepsOfBlock<F>, sums[part]);
+      }
+      const int64_t end = (block + i + 1) * F::kBlock;
+      if (end % kSegment != 0 && end != k) continue;
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        const OutlierSpan outliers = rows.Outliers(t, (end - 1) / kSegment);
+        if (outliers.begin == outliers.end) continue;
+#pragma GCC unroll 4
+        for (int part = 0; part < kParts; ++part) {
+          sums[part].total[t] =
+              AddOutliers<V, F>(group, k, part * V::kLanes, outliers, sums[part].total[t]);
+        }
+      }
+    }
+    unit += kGroupRows * kBlockBytes<F> * of_unit;
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 4
+    for (int part = 0; part < kParts; ++part) {
+      V::StoreFloats(sums[part].total[t], out + t * out_stride + part * V::kLanes);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace thaw

@@ -1,0 +1,308 @@
+// What a product of packed rows (kernels/packed_products.h) is made of, however many tokens there
+// are: the lines and terms of a block, what is needed of the activations, and the order in which
+// sums are added up.
+//
+// With a wide copy of the activations (kernels/activations.h) the sums of formats whose terms are
+// whole numbers stay whole numbers over a block of 256, in whatever order (InWholeNumbers): each
+// fits 16 bits, so that it is scaled by a product of halves. At the end of the block the two sums,
+// that of scaled products and that of minima times sums of activations, become floats.
+//
+// In an anonymous namespace, for the reason given in packed_formats.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/activations.h"
+#include "kernels/grid_formats.h"
+#include "kernels/packed_formats.h"
+
+namespace thaw {
+namespace {
+
+inline constexpr int64_t kStep = kActivationStep;  // elements
+
+// Elements of a panel: 64 KiB of bytes for two groups, and 8 to 32 KiB of scales and offsets. Half
+// of the smallest L2 cache; each segment costs a load and a store of every sum.
+inline constexpr int64_t kSegment = kOutlierSegment;
+
+template <typename F>
+inline constexpr int kGroupsOfBlock = F::kBlock / F::kGroup;
+template <typename F>
+inline constexpr int kStepsOfBlock = F::kBlock / 32;
+template <typename F>
+inline constexpr int64_t kBlockBytes = F::kLeadBytes + F::kBodyBytes;
+
+// Weights of 8 bits take no zero point where the lanes multiply them as signed numbers.
+template <typename V, typename F>
+inline constexpr int kZeroOf = F::kBits == 8 && V::kSignedBytes ? 0 : F::kZero;
+
+// The scale and offset of one group of a block.
+template <typename V, typename F>
+[[gnu::always_inline]] inline Term<V> TermOf(const BlockPlace& at, int group) {
+  if constexpr (HasWholeTerms<F>) {
+    const Term<V> of_block = F::template BlockTermOf<V>(at);
+    const WholeTerm<V> whole = F::template WholeTermOf<V>(at, group);
+    Term<V> term{V::Multiply(of_block.scale, V::ToFloats(whole.scale)), V::Zero()};
+    if constexpr (F::kHasOffsets) {
+      term.offset = V::Multiply(of_block.offset, V::ToFloats(whole.minimum));
+    }
+    return term;
+  } else {
+    return F::template TermOf<V>(at, group);
+  }
+}
+
+// A format whose sums stay whole numbers over a block.
+template <typename F>
+struct InWholeNumbers : F {
+  static constexpr bool kIsWhole = true;
+};
+
+template <typename F>
+concept IsWhole = requires { F::kIsWhole; };
+
+// Whether the sums of a group and a wide copy of activations fit 16 bits.
+template <typename F>
+constexpr bool HasSumsOfHalves() {
+  if (!HasWholeTerms<F>) return false;
+  constexpr int kAbove = (1 << F::kBits) - 1 - F::kZero;
+  constexpr int kLargest = kAbove > F::kZero ? kAbove : F::kZero;
+  return F::kGroup / kActivationSum * kMostOfWideSum * kLargest < 1 << 15;
+}
+
+// The terms of all groups of a block.
+template <typename V, typename F>
+struct Terms {
+  typename V::Floats scale[kGroupsOfBlock<F>];
+  typename V::Floats offset[kGroupsOfBlock<F>];
+
+  [[gnu::always_inline]] explicit Terms(const BlockPlace& at) {
+#pragma GCC unroll 16
+    for (int group = 0; group < kGroupsOfBlock<F>; ++group) {
+      const Term<V> term = TermOf<V, F>(at, group);
+      scale[group] = term.scale;
+      if constexpr (F::kHasOffsets) offset[group] = term.offset;
+    }
+  }
+};
+
+template <typename V, IsWhole F>
+struct Terms<V, F> {
+  typename V::Ints scale[kGroupsOfBlock<F>];
+
+  [[gnu::always_inline]] explicit Terms(const BlockPlace& at) {
+#pragma GCC unroll 16
+    for (int group = 0; group < kGroupsOfBlock<F>; ++group) {
+      scale[group] = F::template WholeTermOf<V>(at, group).scale;
+    }
+  }
+};
+
+// Words with `low` in their lower halves and `high` in the upper ones; both fit halves.
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints PairOf(typename V::Ints low, typename V::Ints high) {
+  return V::Or(V::And(low, V::Broadcast(0xffff)), V::template ShiftLeft<16>(high));
+}
+
+// The minima of a pair of groups.
+template <typename V, typename F>
+[[gnu::always_inline]] inline typename V::Ints MinimaOf(const BlockPlace& at, int pair) {
+  return PairOf<V>(F::template WholeTermOf<V>(at, 2 * pair).minimum,
+                   F::template WholeTermOf<V>(at, 2 * pair + 1).minimum);
+}
+
+template <typename F>
+concept HasGrid = requires { F::kGrid; };
+
+// What is looked up for n pairs of points, from `pair` on: 8 / kPairs lines of each.
+template <typename V, typename F, int n>
+[[gnu::always_inline]] inline void LookUpPairs(const BlockPlace& at, int chunk, int phase, int pair,
+                                               typename V::Ints (&lines)[8 / F::kPairs * n]) {
+  typename V::Ints points[n];
+#pragma GCC unroll 4
+  for (int i = 0; i < n; ++i) points[i] = F::template PointsOf<V>(at, chunk, phase, pair + i);
+  if constexpr (F::kPairs == 2) {
+    const auto* grid = reinterpret_cast<const GridPoint8*>(&F::kGrid);
+#pragma GCC unroll 4
+    for (int i = 0; i < n; ++i) V::LookUpOctets(grid, points[i], lines + 4 * i);
+  } else {
+    V::LookUpHalves(F::kGrid, points);
+#pragma GCC unroll 8
+    for (int i = 0; i < 2 * n; ++i) lines[i] = ElementsOfCodes<V>(points[i / 2], i % 2);
+  }
+}
+
+// One line of a step, and all eight.
+template <typename V, typename F>
+[[gnu::always_inline]] inline typename V::Ints LoadLine(const BlockPlace& at, int chunk, int phase,
+                                                        int j) {
+  if constexpr (HasGrid<F>) {
+    constexpr int kLines = 8 / F::kPairs;
+    typename V::Ints lines[kLines];
+    LookUpPairs<V, F, 1>(at, chunk, phase, j / kLines, lines);
+    return F::template LineOf<V>(at, chunk, phase, lines[j % kLines], j);
+  } else {
+    return F::template LineOf<V>(at, chunk, phase, j);
+  }
+}
+
+template <typename V, typename F>
+[[gnu::always_inline]] inline void LoadWeights(const BlockPlace& at, int chunk, int phase,
+                                               typename V::Ints (&w)[8]) {
+  if constexpr (HasGrid<F>) {
+    LookUpPairs<V, F, F::kPairs>(at, chunk, phase, 0, w);
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) w[j] = F::template LineOf<V>(at, chunk, phase, w[j], j);
+  } else {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) w[j] = F::template LineOf<V>(at, chunk, phase, j);
+  }
+}
+
+template <typename F>
+[[gnu::always_inline]] inline BlockPlace PlaceOf(const std::byte* unit, int64_t unit_blocks,
+                                                 int64_t block, int lane) {
+  // Two lead fields are two bytes each and stand in units of one block.
+  constexpr int64_t kLeadFieldBytes = F::kLeadBytes == 4 ? 2 : F::kLeadBytes;
+  const std::byte* lead = unit + kGroupRows * kLeadFieldBytes * block;
+  return {.lead = {lead, lead + kGroupRows * kLeadFieldBytes * unit_blocks},
+          .body = unit + kGroupRows * (F::kLeadBytes * unit_blocks + F::kBodyBytes * block),
+          .lane = lane};
+}
+
+// Where a block lies in a group of rows.
+template <typename F>
+[[gnu::always_inline]] inline BlockPlace PlaceInGroup(const std::byte* group, int64_t k,
+                                                      int64_t block, int lane) {
+  const int64_t blocks = k / F::kBlock;
+  const int64_t first = block / F::kUnitBlocks * F::kUnitBlocks;
+  const int64_t of_unit = blocks - first < F::kUnitBlocks ? blocks - first : F::kUnitBlocks;
+  return PlaceOf<F>(group + kGroupRows * kBlockBytes<F> * first, of_unit, block - first, lane);
+}
+
+constexpr int Log2(int x) { return x <= 1 ? 0 : 1 + Log2(x / 2); }
+
+// What a correction (kernels/activations.h) is shifted by for a zero point.
+constexpr int CorrectionShift(int zero) { return Log2(kCorrectionUnit) - Log2(zero); }
+
+struct OutlierSpan {
+  const Outlier* begin;
+  const Outlier* end;
+};
+
+// The activations of tokens from `token` on, as the kernels address them.
+struct TokenRows {
+  const int8_t* quants;
+  const float* scales;
+  const float* sums;
+  const float* step_sums;
+  const int16_t* half_sums;
+  const int16_t* half_step_sums;
+  const int32_t* corrections;
+  const int32_t* step_corrections;
+  const int32_t* second_corrections;
+  const Outlier* outliers;
+  const int32_t* outlier_ends;
+  int64_t k;
+
+  TokenRows(const Activations& a, int64_t token)
+      : quants(a.quants + token * a.k),
+        scales(a.scales + token * ActivationBlocks(a.k)),
+        sums(a.sums + token * (a.k / 16)),
+        step_sums(a.step_sums + token * (a.k / 32)),
+        half_sums(a.half_sums + token * (a.k / 16)),
+        half_step_sums(a.half_step_sums + token * (a.k / 32)),
+        corrections(a.corrections + token * (a.k / 16)),
+        step_corrections(a.step_corrections + token * (a.k / 32)),
+        second_corrections(a.second_corrections + token * (a.k / 32)),
+        outliers(a.outliers + token * MaxOutliers(a.k)),
+        outlier_ends(a.outlier_ends + token * OutlierSegments(a.k)),
+        k(a.k) {}
+
+  // Of a group of 32 or 16 elements.
+  template <int kGroup>
+  float Sum(int64_t t, int64_t group) const {
+    return (kGroup == 32 ? step_sums : sums)[t * (k / kGroup) + group];
+  }
+  // Of two groups, the first one in the lower half.
+  template <int kGroup>
+  int32_t SumPair(int64_t t, int64_t pair) const {
+    const int16_t* of_group = kGroup == 32 ? half_step_sums : half_sums;
+    int32_t both;
+    std::memcpy(&both, of_group + t * (k / kGroup) + 2 * pair, sizeof(both));
+    return both;
+  }
+  template <int kGroup>
+  int32_t Correction(int64_t t, int64_t group) const {
+    return (kGroup == 32 ? step_corrections : corrections)[t * (k / kGroup) + group];
+  }
+
+  // Of the second half of a step, plus 2^15.
+  int32_t SecondCorrection(int64_t t, int64_t step) const {
+    return second_corrections[t * (k / 32) + step];
+  }
+
+  // The scale of the activations of a step.
+  float Scale(int64_t t, int64_t step) const {
+    return scales[t * ActivationBlocks(k) + step / kStepsOfScale];
+  }
+  // Whether a step is the last of those that share it.
+  bool EndsScale(int64_t step) const {
+    return (step + 1) % kStepsOfScale == 0 || (step + 1) * kStep == k;
+  }
+
+  // Those of a segment.
+  OutlierSpan Outliers(int64_t t, int64_t segment) const {
+    const int32_t* ends = outlier_ends + t * OutlierSegments(k);
+    const Outlier* of_token = outliers + t * MaxOutliers(k);
+    return {segment == 0 ? of_token : of_token + ends[segment - 1], of_token + ends[segment]};
+  }
+};
+
+// Adds the products of a group of elements that share a scale of the weights, 32 or 16, to the sum
+// of those that share a scale of the activations. `group`: its number in the row.
+template <typename V, int kGroup, bool kHasOffsets>
+[[gnu::always_inline]] inline typename V::Floats AddGroup(
+    typename V::Floats unscaled, typename V::Ints sum, typename V::Floats scale,
+    typename V::Floats offset, const TokenRows& rows, int64_t t, int64_t group) {
+  unscaled = V::MultiplyAdd(V::ToFloats(sum), scale, unscaled);
+  if constexpr (!kHasOffsets) return unscaled;
+  return V::MultiplyAdd(offset, V::Broadcast(rows.Sum<kGroup>(t, group)), unscaled);
+}
+
+// Ends a block of whole sums of one token: adds them to `total`. minima(pair) are those of two
+// groups, `first_step` is the first of the block.
+template <typename V, typename F, typename Minima>
+[[gnu::always_inline]] inline typename V::Floats AddBlock(
+    typename V::Floats total, typename V::Ints sum, const Term<V>& of_block, const Minima& minima,
+    const TokenRows& rows, int64_t t, int64_t first_step) {
+  typename V::Floats scaled = V::Multiply(V::ToFloats(sum), of_block.scale);
+  if constexpr (F::kHasOffsets) {
+    constexpr int kPairs = kWideActivationBlock / F::kGroup / 2;
+    const int64_t first_pair = first_step * kStep / (2 * F::kGroup);
+    typename V::Ints offset = V::Broadcast(0);
+#pragma GCC unroll 8
+    for (int pair = 0; pair < kPairs; ++pair) {
+      offset = V::AddHalfProducts(offset, minima(pair),
+                                  V::Broadcast(rows.SumPair<F::kGroup>(t, first_pair + pair)));
+    }
+    scaled = V::MultiplyAdd(V::ToFloats(offset), of_block.offset, scaled);
+  }
+  return V::MultiplyAdd(scaled, V::Broadcast(rows.Scale(t, first_step)), total);
+}
+
+// The weights that numbers of a group are.
+template <typename V, typename F>
+[[gnu::always_inline]] inline typename V::Floats WeightOf(const Term<V>& term,
+                                                          typename V::Floats numbers) {
+  if constexpr (!F::kHasOffsets) return V::Multiply(term.scale, numbers);
+  return V::MultiplyAdd(term.scale, numbers, term.offset);
+}
+
+// A product with kOneAt[i] picks byte i of every word.
+inline constexpr int8_t kOneAt[4][4] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}};
+
+}  // namespace
+}  // namespace thaw

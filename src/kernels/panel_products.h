@@ -1,0 +1,537 @@
+// Products of packed rows (kernels/packed_products.h) with many tokens, through a panel: up to two
+// groups of rows are unpacked, kSegment elements at a time, into bytes and scales that stay in a
+// near cache, and tiles of a few tokens run over it.
+//
+// In an anonymous namespace, for the reason given in packed_formats.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/activations.h"
+#include "kernels/packed_formats.h"
+#include "kernels/packed_sums.h"
+#include "kernels/panel_matmul.h"
+
+namespace thaw {
+namespace {
+
+inline constexpr int64_t kPanelGroups = 2;
+inline constexpr int64_t kPanelRows = kPanelGroups * kGroupRows;
+inline constexpr int64_t kPanelLineBytes = 4 * kPanelRows;
+
+// The zero point of a panel's numbers. Where the lanes multiply unsigned bytes all are given that
+// of the corrections, so that they need no shift; where they multiply any signed ones it is taken
+// off, and there are no corrections.
+template <typename V, typename F>
+inline constexpr int kPanelZeroOf = [] {
+  const bool is_signed = V::kSignedPanels && (F::kBits == 8 || V::kWidthsAlike);
+  if (F::kZero == 0 || is_signed) return 0;
+  return V::kWidthsAlike ? kCorrectionUnit : F::kZero;
+}();
+
+// Two groups of rows (or one), unpacked: the memory of a panel.
+struct Panel {
+  std::byte* lines;  // [kSegment / 4, kPanelRows, 4]
+  float* scales;     // [kSegment / 16, kPanelRows]; [kSegment / 32, ...] where 32 share a scale
+  float* offsets;    // the same
+
+  // In whole numbers: the scales of groups, or of pairs of groups, the first one in the upper half;
+  // the minima of pairs, the first one in the lower half; the terms of blocks.
+  std::byte* whole_scales;  // [kSegment / 16, kPanelRows] words, as scales
+  std::byte* minima;        // [kSegment / 32, kPanelRows] words
+  float* block_scales;      // [kSegment / 256, kPanelRows]
+  float* block_offsets;     // the same
+
+  static constexpr int64_t kOfGroups = kPanelRows * (kSegment / 16);
+  static constexpr int64_t kOfBlocks = kPanelRows * (kSegment / kWideActivationBlock);
+
+  explicit Panel(std::byte* scratch)
+      : lines(scratch),
+        scales(reinterpret_cast<float*>(scratch + kPanelRows * kSegment)),
+        offsets(scales + kOfGroups),
+        whole_scales(reinterpret_cast<std::byte*>(offsets + kOfGroups)),
+        minima(whole_scales + 4 * kOfGroups),
+        block_scales(reinterpret_cast<float*>(minima + 4 * kOfGroups / 2)),
+        block_offsets(block_scales + kOfBlocks) {}
+};
+
+inline constexpr int64_t kPanelBytes =
+    kPanelRows * kSegment + 4 * (Panel::kOfGroups / 2 * 7 + 2 * Panel::kOfBlocks);
+
+static_assert(kPanelBytes <= kPackedScratchBytes);
+
+// `kPanelZero`: what the panel's numbers are too large by; with 0 they are signed bytes.
+template <typename V, typename F, int kPanelZero, int phase>
+[[gnu::always_inline]] inline void UnpackStep(const BlockPlace& place, int chunk,
+                                              std::byte* lines) {
+  typename V::Ints w[8];
+  LoadWeights<V, F>(place, chunk, phase, w);
+  constexpr int kRaise = kPanelZero - kZeroOf<V, F>;
+  if constexpr (kRaise != 0) {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) w[j] = V::AddBytes(w[j], V::BroadcastByte(kRaise));
+  }
+  if constexpr (V::kPairsLines) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 8; j += 2) V::PairLines(w[j], w[j + 1]);
+  }
+  std::byte* to = lines + (chunk * F::kPhases + phase) * 8 * kPanelLineBytes;
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) V::Store(w[j], to + j * kPanelLineBytes);
+}
+
+// The whole terms of the blocks of a group's elements [begin, end), for rows [row, row + lanes) of
+// a panel.
+template <typename V, typename F>
+[[gnu::always_inline]] inline void FillWholeTerms(const BlockPlace& place, int64_t block,
+                                                  int64_t row, const Panel& panel) {
+  const auto line = [&](std::byte* words, int64_t index) {
+    return words + 4 * (index * kPanelRows + row);
+  };
+  constexpr int kGroups = kGroupsOfBlock<F>;
+#pragma GCC unroll 8
+  for (int pair = 0; pair < kGroups / 2; ++pair) {
+    const auto first = F::template WholeTermOf<V>(place, 2 * pair).scale;
+    const auto second = F::template WholeTermOf<V>(place, 2 * pair + 1).scale;
+    const int64_t index = block * kGroups / 2 + pair;
+    if constexpr (V::kPairsSums) {
+      V::Store(PairOf<V>(second, first), line(panel.whole_scales, index));
+    } else {
+      V::Store(first, line(panel.whole_scales, 2 * index));
+      V::Store(second, line(panel.whole_scales, 2 * index + 1));
+    }
+    if constexpr (F::kHasOffsets) {
+      V::Store(MinimaOf<V, F>(place, pair), line(panel.minima, index));
+    }
+  }
+  const Term<V> of_block = F::template BlockTermOf<V>(place);
+  V::StoreFloats(of_block.scale, panel.block_scales + block * kPanelRows + row);
+  if constexpr (F::kHasOffsets) {
+    V::StoreFloats(of_block.offset, panel.block_offsets + block * kPanelRows + row);
+  }
+}
+
+// Elements [begin, end) of a group as rows [row, row + 16) of a panel.
+template <typename V, typename F, int kPanelZero>
+[[gnu::noinline]] void FillPanel(const std::byte* group, int64_t k, int64_t begin, int64_t end,
+                                 int64_t row, const Panel& panel) {
+  for (int lane = 0; lane < kGroupRows; lane += V::kLanes) {
+    std::byte* lines = panel.lines + 4 * (row + lane);
+    float* scales = panel.scales + row + lane;
+    float* offsets = panel.offsets + row + lane;
+    for (int64_t block = begin / F::kBlock; block < end / F::kBlock; ++block) {
+      const BlockPlace place = PlaceInGroup<F>(group, k, block, lane);
+#pragma GCC unroll 16
+      for (int i = 0; i < kGroupsOfBlock<F>; ++i, scales += kPanelRows, offsets += kPanelRows) {
+        const Term<V> term = TermOf<V, F>(place, i);
+        V::StoreFloats(term.scale, scales);
+        if constexpr (F::kHasOffsets) V::StoreFloats(term.offset, offsets);
+      }
+      if constexpr (IsWhole<F>) {
+        FillWholeTerms<V, F>(place, block - begin / F::kBlock, row + lane, panel);
+      }
+      for (int chunk = 0; chunk < F::kChunks; ++chunk) {
+        UnpackStep<V, F, kPanelZero, 0>(place, chunk, lines);
+        if constexpr (F::kPhases > 1) UnpackStep<V, F, kPanelZero, 1>(place, chunk, lines);
+        if constexpr (F::kPhases > 2) {
+          UnpackStep<V, F, kPanelZero, 2>(place, chunk, lines);
+          UnpackStep<V, F, kPanelZero, 3>(place, chunk, lines);
+        }
+        if constexpr (F::kPhases > 4) {
+          UnpackStep<V, F, kPanelZero, 4>(place, chunk, lines);
+          UnpackStep<V, F, kPanelZero, 5>(place, chunk, lines);
+          UnpackStep<V, F, kPanelZero, 6>(place, chunk, lines);
+          UnpackStep<V, F, kPanelZero, 7>(place, chunk, lines);
+        }
+      }
+      lines += kStepsOfBlock<F> * 8 * kPanelLineBytes;
+    }
+  }
+}
+
+// The part of a panel that a tile runs over.
+struct PanelSegment {
+  Panel panel;
+  int64_t begin;  // elements of the row
+  int64_t end;
+  int zero;  // what the panel's numbers are too large by
+};
+
+// Unpacks groups of rows, two at a time and a segment after another, and hands each to
+// multiply(segment, first row, number of rows).
+template <typename V, typename F, int kPanelZero, typename Multiply>
+[[gnu::always_inline]] inline void ForEachSegment(const std::byte* groups, int64_t n_groups,
+                                                  int64_t k, std::byte* scratch,
+                                                  const Multiply& multiply) {
+  const int64_t group_bytes = kGroupRows * (k / F::kBlock) * kBlockBytes<F>;
+  const Panel panel(scratch);
+  for (int64_t g = 0; g < n_groups; g += kPanelGroups) {
+    const int64_t of_panel = n_groups - g < kPanelGroups ? n_groups - g : kPanelGroups;
+    for (int64_t begin = 0; begin < k; begin += kSegment) {
+      const int64_t end = k - begin < kSegment ? k : begin + kSegment;
+      for (int64_t i = 0; i < of_panel; ++i) {
+        FillPanel<V, F, kPanelZero>(groups + (g + i) * group_bytes, k, begin, end, i * kGroupRows,
+                                    panel);
+      }
+      multiply(PanelSegment{panel, begin, end, kPanelZero}, g * kGroupRows, of_panel * kGroupRows);
+    }
+  }
+}
+
+// How the numbers of a panel are multiplied: what of a format is left when it is unpacked.
+template <int bits, int group, bool has_offsets>
+struct PanelKind {
+  static constexpr int kBits = bits;
+  static constexpr int kGroup = group;
+  static constexpr bool kHasOffsets = has_offsets;
+};
+
+template <typename Kind, typename F>
+using LikeFormat = std::conditional_t<IsWhole<F>, InWholeNumbers<Kind>, Kind>;
+
+template <typename V, typename F>
+using PanelKindOf = LikeFormat<PanelKind<V::kWidthsAlike ? 8
+                                         : F::kBits <= 4 ? 4
+                                                         : F::kBits,
+                                         F::kGroup, F::kHasOffsets>,
+                               F>;
+
+// The line of a panel that holds element `index`, or the pair of lines.
+template <typename V>
+[[gnu::always_inline]] inline const std::byte* PanelLine(const Panel& panel, int64_t index) {
+  return panel.lines + (V::kPairsLines ? index / 8 * 2 : index / 4) * kPanelLineBytes;
+}
+
+// The words with element `index` of the vector of rows from `row` on.
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints PanelWords(const std::byte* line, int64_t row,
+                                                          int64_t index) {
+  const typename V::Ints words = V::Load(line + 4 * row);
+  if constexpr (V::kPairsLines) {
+    const typename V::Ints second = V::Load(line + kPanelLineBytes + 4 * row);
+    return V::LineOfPair(words, second, static_cast<int>(index / 4 % 2));
+  }
+  return words;
+}
+
+// Byte `index` of every word, a number of the panel. Where the lanes do not multiply bytes as the
+// panel has them, it is brought to the upper end of its word; a signed one comes down with its
+// sign.
+template <typename V, int kBits>
+[[gnu::always_inline]] inline typename V::Floats NumbersAt(typename V::Ints words, uint32_t index,
+                                                           typename V::Ints minus_zero) {
+  const int up = 24 - 8 * static_cast<int>(index);
+  if constexpr (kBits == 8 && V::kSignedPanels) {
+    return V::ToFloats(V::template ShiftRightSigned<24>(V::ShiftLeft(words, up)));
+  } else if constexpr (!V::kWidthsAlike) {
+    return V::ToFloats(V::Add(V::template ShiftRight<24>(V::ShiftLeft(words, up)), minus_zero));
+  } else {
+    return V::ToFloats(V::template Dot<kBits, 1>(&words, kOneAt[index], minus_zero));
+  }
+}
+
+// Adds what the outliers of a segment contribute to the sums in `out` of tokens [first, end) and
+// kVectors vectors of rows from `row` on. A function of its own, so that its addresses have
+// registers.
+template <typename V, typename Kind, int kVectors>
+[[gnu::noinline]] void AddPanelOutliers(const PanelSegment& segment, int64_t row,
+                                        const TokenRows& rows, int64_t first, int64_t end,
+                                        float* out, int64_t out_stride) {
+  using Floats = typename V::Floats;
+  const typename V::Ints minus_zero = V::Broadcast(-segment.zero);
+  for (int64_t t = first; t < end; ++t) {
+    const OutlierSpan outliers = rows.Outliers(t, segment.begin / kSegment);
+    if (outliers.begin == outliers.end) continue;
+    float* of_token = out + t * out_stride + row;
+    Floats total[kVectors];
+#pragma GCC unroll 4
+    for (int r = 0; r < kVectors; ++r) total[r] = V::LoadFloats(of_token + r * V::kLanes);
+    for (const Outlier* outlier = outliers.begin; outlier != outliers.end; ++outlier) {
+      const uint32_t index = static_cast<uint32_t>(outlier->index) % uint32_t{kSegment};
+      const std::byte* line = PanelLine<V>(segment.panel, index) + 4 * row;
+      const int64_t group = int64_t{index / Kind::kGroup} * kPanelRows + row;
+      const float* scales = segment.panel.scales + group;
+      const float* offsets = segment.panel.offsets + group;
+      const Floats value = V::Broadcast(outlier->value);
+#pragma GCC unroll 4
+      for (int r = 0; r < kVectors; ++r) {
+        const int64_t at = r * V::kLanes;
+        const Floats numbers =
+            NumbersAt<V, Kind::kBits>(PanelWords<V>(line, at, index), index % 4, minus_zero);
+        const Floats scale = V::LoadFloats(scales + at);
+        const Floats offset = Kind::kHasOffsets ? V::LoadFloats(offsets + at) : V::Zero();
+        const Term<V> term{scale, offset};
+        total[r] = V::MultiplyAdd(WeightOf<V, Kind>(term, numbers), value, total[r]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kVectors; ++r) V::StoreFloats(total[r], of_token + r * V::kLanes);
+  }
+}
+
+// Whether sums of products are made smaller by a zero point.
+template <typename V, typename Kind>
+inline constexpr bool kHasCorrections =
+    !Kind::kHasOffsets && !(Kind::kBits == 8 && V::kSignedPanels);
+
+// What a group's sums of products begin with.
+template <typename V, typename Kind>
+[[gnu::always_inline]] inline typename V::Ints FirstSum(const TokenRows& rows, int64_t t,
+                                                        int64_t group, int shift) {
+  if constexpr (!kHasCorrections<V, Kind>) {
+    return V::Broadcast(0);
+  } else {
+    const typename V::Ints correction = V::Broadcast(rows.Correction<Kind::kGroup>(t, group));
+    if constexpr (V::kWidthsAlike) return correction;
+    return V::ShiftRightSigned(correction, shift);
+  }
+}
+
+// Adds the products of a block to the whole sums of a tile.
+template <typename V, typename Kind, int kVectors, int kTokens>
+[[gnu::always_inline]] inline void AddWholeBlock(const std::byte* lines, const std::byte* scales,
+                                                 const TokenRows& rows, int64_t first_group,
+                                                 int shift,
+                                                 typename V::Ints (&whole)[kVectors][kTokens]) {
+  constexpr int kGroup = Kind::kGroup;
+  constexpr int64_t kGroupBytes = kGroup / 4 * kPanelLineBytes;
+  typename V::Ints sums[kVectors][kTokens];
+  const auto add_products = [&](int64_t group) {
+    V::template DotTile<Kind::kBits, kGroup / 4, kVectors, kTokens>(
+        lines, kPanelLineBytes, rows.quants + kGroup * group, rows.k, sums);
+    lines += kGroupBytes;
+  };
+  constexpr int kGroups = kWideActivationBlock / kGroup;
+  for (int64_t group = first_group; group < first_group + kGroups; group += 2) {
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
+      const auto first = FirstSum<V, Kind>(rows, t, group, shift);
+#pragma GCC unroll 4
+      for (int r = 0; r < kVectors; ++r) sums[r][t] = first;
+    }
+    add_products(group);
+    if constexpr (V::kPairsSums) {
+      // The first sum in the upper half, which 2^15 in the lower one keeps from its borrow.
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        const auto second =
+            V::Broadcast(kHasCorrections<V, Kind> ? rows.SecondCorrection(t, group / 2) : 1 << 15);
+#pragma GCC unroll 4
+        for (int r = 0; r < kVectors; ++r) {
+          sums[r][t] = V::Add(V::template ShiftLeft<16>(sums[r][t]), second);
+        }
+      }
+      add_products(group + 1);
+#pragma GCC unroll 4
+      for (int r = 0; r < kVectors; ++r) {
+        const auto pair = V::Load(scales + 4 * r * V::kLanes);
+#pragma GCC unroll 8
+        for (int t = 0; t < kTokens; ++t) {
+          whole[r][t] =
+              V::AddHalfProducts(whole[r][t], V::Xor(sums[r][t], V::Broadcast(1 << 15)), pair);
+        }
+      }
+      scales += 4 * kPanelRows;
+    } else {
+      const auto add_scaled = [&] {
+#pragma GCC unroll 4
+        for (int r = 0; r < kVectors; ++r) {
+          const auto scale = V::Load(scales + 4 * r * V::kLanes);
+#pragma GCC unroll 8
+          for (int t = 0; t < kTokens; ++t) {
+            whole[r][t] = V::AddScaled(whole[r][t], sums[r][t], scale);
+          }
+        }
+        scales += 4 * kPanelRows;
+      };
+      add_scaled();
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        const auto second = FirstSum<V, Kind>(rows, t, group + 1, shift);
+#pragma GCC unroll 4
+        for (int r = 0; r < kVectors; ++r) sums[r][t] = second;
+      }
+      add_products(group + 1);
+      add_scaled();
+    }
+  }
+}
+
+// The terms of a block of a panel, for the vector of rows from `row` on.
+template <typename V, typename Kind>
+[[gnu::always_inline]] inline Term<V> BlockTermOfPanel(const Panel& panel, int64_t block,
+                                                       int64_t row) {
+  const int64_t at = block * kPanelRows + row;
+  Term<V> term{V::LoadFloats(panel.block_scales + at), V::Zero()};
+  if constexpr (Kind::kHasOffsets) term.offset = V::LoadFloats(panel.block_offsets + at);
+  return term;
+}
+
+// The minima of a block's pair of groups.
+template <typename V, typename Kind>
+[[gnu::always_inline]] inline typename V::Ints MinimaOfPanel(const Panel& panel, int64_t block,
+                                                             int pair, int64_t row) {
+  constexpr int64_t kPairs = kWideActivationBlock / Kind::kGroup / 2;
+  return V::Load(panel.minima + 4 * ((block * kPairs + pair) * kPanelRows + row));
+}
+
+// Rows [row, row + kVectors * lanes) of a panel times a tile of tokens, all in whole numbers, whose
+// sums are added to `total`.
+template <typename V, typename Kind, int kVectors, int kTokens>
+[[gnu::always_inline]] inline void AddWholeBlocks(const PanelSegment& segment, int64_t row,
+                                                  const TokenRows& rows,
+                                                  typename V::Floats (&total)[kTokens][kVectors]) {
+  constexpr int kGroups = kWideActivationBlock / Kind::kGroup;
+  constexpr int64_t kScaleLines = V::kPairsSums ? kGroups / 2 : kGroups;
+  const int shift = segment.zero == 0 ? 0 : CorrectionShift(segment.zero);
+  const Panel& panel = segment.panel;
+  const int64_t first_block = segment.begin / kWideActivationBlock;
+  const int64_t blocks = segment.end / kWideActivationBlock - first_block;
+  for (int64_t block = 0; block < blocks; ++block) {
+    typename V::Ints whole[kVectors][kTokens];
+#pragma GCC unroll 4
+    for (int r = 0; r < kVectors; ++r) {
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) whole[r][t] = V::Broadcast(0);
+    }
+    AddWholeBlock<V, Kind, kVectors, kTokens>(
+        panel.lines + block * (kWideActivationBlock / 4) * kPanelLineBytes + 4 * row,
+        panel.whole_scales + 4 * (block * kScaleLines * kPanelRows + row), rows,
+        (first_block + block) * kGroups, shift, whole);
+#pragma GCC unroll 4
+    for (int r = 0; r < kVectors; ++r) {
+      const int64_t of_vector = row + r * V::kLanes;
+      const Term<V> of_block = BlockTermOfPanel<V, Kind>(panel, block, of_vector);
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        total[t][r] = AddBlock<V, Kind>(
+            total[t][r], whole[r][t], of_block,
+            [&](int pair) { return MinimaOfPanel<V, Kind>(panel, block, pair, of_vector); }, rows,
+            t, (first_block + block) * (kWideActivationBlock / kStep));
+      }
+    }
+  }
+}
+
+// Rows [row, row + kVectors * lanes) of a panel times a tile of tokens, whose sums are added to
+// `total`.
+template <typename V, typename Kind, int kVectors, int kTokens>
+[[gnu::always_inline]] inline void AddSteps(const PanelSegment& segment, int64_t row,
+                                            const TokenRows& rows,
+                                            typename V::Floats (&total)[kTokens][kVectors]) {
+  using Ints = typename V::Ints;
+  using Floats = typename V::Floats;
+  constexpr int kGroup = Kind::kGroup;
+  constexpr int kGroups = 32 / kGroup;  // of a step
+  Floats unscaled[kVectors][kTokens];   // of the steps that share the present scale of a token
+#pragma GCC unroll 4
+  for (int r = 0; r < kVectors; ++r) {
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) unscaled[r][t] = V::Zero();
+  }
+  const int shift = segment.zero == 0 ? 0 : CorrectionShift(segment.zero);
+  const std::byte* lines = segment.panel.lines + 4 * row;
+  const float* scales = segment.panel.scales + row;
+  const float* offsets = segment.panel.offsets + row;
+  for (int64_t step = segment.begin / kStep; step < segment.end / kStep; ++step) {
+#pragma GCC unroll 2
+    for (int i = 0; i < kGroups; ++i) {
+      const int64_t group = kGroups * step + i;
+      Ints sums[kVectors][kTokens];
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        const Ints first = FirstSum<V, Kind>(rows, t, group, shift);
+#pragma GCC unroll 4
+        for (int r = 0; r < kVectors; ++r) sums[r][t] = first;
+      }
+      V::template DotTile<Kind::kBits, kGroup / 4, kVectors, kTokens>(
+          lines, kPanelLineBytes, rows.quants + kGroup * group, rows.k, sums);
+#pragma GCC unroll 4
+      for (int r = 0; r < kVectors; ++r) {
+        const Floats scale = V::LoadFloats(scales + r * V::kLanes);
+        Floats offset = V::Zero();
+        if constexpr (Kind::kHasOffsets) offset = V::LoadFloats(offsets + r * V::kLanes);
+#pragma GCC unroll 8
+        for (int t = 0; t < kTokens; ++t) {
+          unscaled[r][t] = AddGroup<V, kGroup, Kind::kHasOffsets>(unscaled[r][t], sums[r][t], scale,
+                                                                  offset, rows, t, group);
+        }
+      }
+      lines += kGroup / 4 * kPanelLineBytes;
+      scales += kPanelRows;
+      offsets += kPanelRows;
+    }
+    if (!rows.EndsScale(step)) continue;
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
+      const Floats scale = V::Broadcast(rows.Scale(t, step));
+#pragma GCC unroll 4
+      for (int r = 0; r < kVectors; ++r) {
+        total[t][r] = V::MultiplyAdd(unscaled[r][t], scale, total[t][r]);
+        unscaled[r][t] = V::Zero();
+      }
+    }
+  }
+}
+
+// Rows [row, row + kVectors * lanes) of a panel times a tile of tokens; the sums go on from those
+// in `out`, unless the segment is the first. The first `skip` tokens' sums are not kept.
+template <typename V, typename Kind, int kVectors, int kTokens>
+[[gnu::noinline]] void MultiplyTile(const PanelSegment& segment, int64_t row, const TokenRows& rows,
+                                    int skip, float* out, int64_t out_stride) {
+  typename V::Floats total[kTokens][kVectors];
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    float* of_token = out + t * out_stride + row;
+#pragma GCC unroll 4
+    for (int r = 0; r < kVectors; ++r) {
+      total[t][r] =
+          segment.begin == 0 || t < skip ? V::Zero() : V::LoadFloats(of_token + r * V::kLanes);
+    }
+    __builtin_prefetch(of_token, 1);
+    __builtin_prefetch(of_token + kVectors * V::kLanes - 1, 1);
+  }
+  if constexpr (IsWhole<Kind>) {
+    AddWholeBlocks<V, Kind, kVectors, kTokens>(segment, row, rows, total);
+  } else {
+    AddSteps<V, Kind, kVectors, kTokens>(segment, row, rows, total);
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    if (t < skip) continue;
+    float* of_token = out + t * out_stride + row;
+#pragma GCC unroll 4
+    for (int r = 0; r < kVectors; ++r) V::StoreFloats(total[t][r], of_token + r * V::kLanes);
+  }
+  AddPanelOutliers<V, Kind, kVectors>(segment, row, rows, skip, kTokens, out, out_stride);
+}
+
+template <typename V, typename Kind>
+void MultiplySegment(const PanelSegment& segment, int64_t n_rows, const Activations& activations,
+                     float* out, int64_t out_stride) {
+  constexpr int kTokens = V::kTileTokens;
+  constexpr int kVectors = V::kTileVectors;
+  static_assert(kTokens <= V::kMostDirectTokens + 1);  // fewer than a tile do not come here
+  for (int64_t token = 0; token < activations.n_tokens; token += kTokens) {
+    // The last tile reaches back over tokens that are done.
+    const int64_t last = activations.n_tokens - kTokens;
+    const int64_t first = token < last ? token : last;
+    const auto skip = static_cast<int>(token - first);
+    const TokenRows rows(activations, first);
+    float* of_tile = out + first * out_stride;
+    int64_t row = 0;
+    for (; row + kVectors * V::kLanes <= n_rows; row += kVectors * V::kLanes) {
+      MultiplyTile<V, Kind, kVectors, kTokens>(segment, row, rows, skip, of_tile, out_stride);
+    }
+    if constexpr (kGroupRows % (kVectors * V::kLanes) != 0) {
+      for (; row < n_rows; row += V::kLanes) {
+        MultiplyTile<V, Kind, 1, kTokens>(segment, row, rows, skip, of_tile, out_stride);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace thaw
