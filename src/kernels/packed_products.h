@@ -71,11 +71,16 @@ void MultiplyGroups(const std::byte* groups, int64_t n_groups, const Activations
     }
     return;
   }
-  ForEachSegment<V, F, kPanelZeroOf<V, F>>(
-      groups, n_groups, k, scratch,
-      [&](const PanelSegment& segment, int64_t first_row, int64_t n_rows) {
-        MultiplySegment<V, PanelKindOf<V, F>>(segment, n_rows, activations, out + first_row,
-                                              out_stride);
+  constexpr int kZero = kPanelZeroOf<V, F>;
+  const Panel panel(scratch);
+  ForEachSegment<F>(
+      groups, n_groups, k,
+      [&](const std::byte* group, int64_t begin, int64_t end, int64_t row) {
+        FillPanel<V, F, kZero>(group, k, begin, end, row, panel);
+      },
+      [&](int64_t begin, int64_t end, int64_t first_row, int64_t n_rows) {
+        MultiplySegment<V, PanelKindOf<V, F>>(PanelSegment{panel, begin, end, kZero}, n_rows,
+                                              activations, out + first_row, out_stride);
       });
 }
 

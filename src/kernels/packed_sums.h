@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "kernels/activations.h"
 #include "kernels/grid_formats.h"
@@ -37,6 +38,14 @@ inline constexpr int64_t kBlockBytes = F::kLeadBytes + F::kBodyBytes;
 // Weights of 8 bits take no zero point where the lanes multiply them as signed numbers.
 template <typename V, typename F>
 inline constexpr int kZeroOf = F::kBits == 8 && V::kSignedBytes ? 0 : F::kZero;
+
+// Calls act<phase>() for the steps of a chunk.
+template <typename F, typename Act>
+[[gnu::always_inline]] inline void ForEachPhase(const Act& act) {
+  [&]<int... kPhase>(std::integer_sequence<int, kPhase...>) [[gnu::always_inline]] {
+    (act.template operator()<kPhase>(), ...);
+  }(std::make_integer_sequence<int, F::kPhases>());
+}
 
 // The scale and offset of one group of a block.
 template <typename V, typename F>

@@ -31,34 +31,45 @@ inline constexpr int kPanelZeroOf = [] {
   return V::kWidthsAlike ? kCorrectionUnit : F::kZero;
 }();
 
+// What whole sums over the blocks of 256 of a segment become floats with.
+struct BlockTerms {
+  std::byte*
+      minima;      // [kSegment / 32, kPanelRows] words: of pairs of groups, the first one's below
+  float* scales;   // [kSegment / 256, kPanelRows]
+  float* offsets;  // the same
+
+  static constexpr int64_t kOfPairs = kPanelRows * (kSegment / 32);
+  static constexpr int64_t kOfBlocks = kPanelRows * (kSegment / kWideActivationBlock);
+  static constexpr int64_t kBytes = 4 * (kOfPairs + 2 * kOfBlocks);
+
+  explicit BlockTerms(std::byte* scratch)
+      : minima(scratch),
+        scales(reinterpret_cast<float*>(scratch + 4 * kOfPairs)),
+        offsets(scales + kOfBlocks) {}
+};
+
 // Two groups of rows (or one), unpacked: the memory of a panel.
 struct Panel {
   std::byte* lines;  // [kSegment / 4, kPanelRows, 4]
   float* scales;     // [kSegment / 16, kPanelRows]; [kSegment / 32, ...] where 32 share a scale
   float* offsets;    // the same
 
-  // In whole numbers: the scales of groups, or of pairs of groups, the first one in the upper half;
-  // the minima of pairs, the first one in the lower half; the terms of blocks.
+  // In whole numbers: the scales of groups, or of pairs of groups, the first one in the upper half.
   std::byte* whole_scales;  // [kSegment / 16, kPanelRows] words, as scales
-  std::byte* minima;        // [kSegment / 32, kPanelRows] words
-  float* block_scales;      // [kSegment / 256, kPanelRows]
-  float* block_offsets;     // the same
+  BlockTerms terms;
 
   static constexpr int64_t kOfGroups = kPanelRows * (kSegment / 16);
-  static constexpr int64_t kOfBlocks = kPanelRows * (kSegment / kWideActivationBlock);
 
   explicit Panel(std::byte* scratch)
       : lines(scratch),
         scales(reinterpret_cast<float*>(scratch + kPanelRows * kSegment)),
         offsets(scales + kOfGroups),
         whole_scales(reinterpret_cast<std::byte*>(offsets + kOfGroups)),
-        minima(whole_scales + 4 * kOfGroups),
-        block_scales(reinterpret_cast<float*>(minima + 4 * kOfGroups / 2)),
-        block_offsets(block_scales + kOfBlocks) {}
+        terms(whole_scales + 4 * kOfGroups) {}
 };
 
 inline constexpr int64_t kPanelBytes =
-    kPanelRows * kSegment + 4 * (Panel::kOfGroups / 2 * 7 + 2 * Panel::kOfBlocks);
+    kPanelRows * kSegment + 4 * 3 * Panel::kOfGroups + BlockTerms::kBytes;
 
 static_assert(kPanelBytes <= kPackedScratchBytes);
 
@@ -82,34 +93,40 @@ template <typename V, typename F, int kPanelZero, int phase>
   for (int j = 0; j < 8; ++j) V::Store(w[j], to + j * kPanelLineBytes);
 }
 
-// The whole terms of the blocks of a group's elements [begin, end), for rows [row, row + lanes) of
-// a panel.
+// The terms of block `block` of a segment, for rows [row, row + lanes) of a panel.
 template <typename V, typename F>
-[[gnu::always_inline]] inline void FillWholeTerms(const BlockPlace& place, int64_t block,
-                                                  int64_t row, const Panel& panel) {
-  const auto line = [&](std::byte* words, int64_t index) {
-    return words + 4 * (index * kPanelRows + row);
-  };
-  constexpr int kGroups = kGroupsOfBlock<F>;
+[[gnu::always_inline]] inline void FillBlockTerms(const BlockPlace& place, int64_t block,
+                                                  int64_t row, const BlockTerms& terms) {
+  const Term<V> of_block = F::template BlockTermOf<V>(place);
+  V::StoreFloats(of_block.scale, terms.scales + block * kPanelRows + row);
+  if constexpr (F::kHasOffsets) {
+    V::StoreFloats(of_block.offset, terms.offsets + block * kPanelRows + row);
+    constexpr int kPairs = kGroupsOfBlock<F> / 2;
 #pragma GCC unroll 8
-  for (int pair = 0; pair < kGroups / 2; ++pair) {
-    const auto first = F::template WholeTermOf<V>(place, 2 * pair).scale;
-    const auto second = F::template WholeTermOf<V>(place, 2 * pair + 1).scale;
-    const int64_t index = block * kGroups / 2 + pair;
-    if constexpr (V::kPairsSums) {
-      V::Store(PairOf<V>(second, first), line(panel.whole_scales, index));
-    } else {
-      V::Store(first, line(panel.whole_scales, 2 * index));
-      V::Store(second, line(panel.whole_scales, 2 * index + 1));
-    }
-    if constexpr (F::kHasOffsets) {
-      V::Store(MinimaOf<V, F>(place, pair), line(panel.minima, index));
+    for (int pair = 0; pair < kPairs; ++pair) {
+      V::Store(MinimaOf<V, F>(place, pair),
+               terms.minima + 4 * ((block * kPairs + pair) * kPanelRows + row));
     }
   }
-  const Term<V> of_block = F::template BlockTermOf<V>(place);
-  V::StoreFloats(of_block.scale, panel.block_scales + block * kPanelRows + row);
-  if constexpr (F::kHasOffsets) {
-    V::StoreFloats(of_block.offset, panel.block_offsets + block * kPanelRows + row);
+}
+
+// The scales of a block's groups in whole numbers.
+template <typename V, typename F>
+[[gnu::always_inline]] inline void FillWholeScales(const BlockPlace& place, int64_t block,
+                                                   int64_t row, std::byte* whole_scales) {
+  const auto line = [&](int64_t index) { return whole_scales + 4 * (index * kPanelRows + row); };
+  constexpr int kPairs = kGroupsOfBlock<F> / 2;
+#pragma GCC unroll 8
+  for (int pair = 0; pair < kPairs; ++pair) {
+    const auto first = F::template WholeTermOf<V>(place, 2 * pair).scale;
+    const auto second = F::template WholeTermOf<V>(place, 2 * pair + 1).scale;
+    const int64_t index = block * kPairs + pair;
+    if constexpr (V::kPairsSums) {
+      V::Store(PairOf<V>(second, first), line(index));
+    } else {
+      V::Store(first, line(2 * index));
+      V::Store(second, line(2 * index + 1));
+    }
   }
 }
 
@@ -130,21 +147,13 @@ template <typename V, typename F, int kPanelZero>
         if constexpr (F::kHasOffsets) V::StoreFloats(term.offset, offsets);
       }
       if constexpr (IsWhole<F>) {
-        FillWholeTerms<V, F>(place, block - begin / F::kBlock, row + lane, panel);
+        const int64_t of_segment = block - begin / F::kBlock;
+        FillWholeScales<V, F>(place, of_segment, row + lane, panel.whole_scales);
+        FillBlockTerms<V, F>(place, of_segment, row + lane, panel.terms);
       }
       for (int chunk = 0; chunk < F::kChunks; ++chunk) {
-        UnpackStep<V, F, kPanelZero, 0>(place, chunk, lines);
-        if constexpr (F::kPhases > 1) UnpackStep<V, F, kPanelZero, 1>(place, chunk, lines);
-        if constexpr (F::kPhases > 2) {
-          UnpackStep<V, F, kPanelZero, 2>(place, chunk, lines);
-          UnpackStep<V, F, kPanelZero, 3>(place, chunk, lines);
-        }
-        if constexpr (F::kPhases > 4) {
-          UnpackStep<V, F, kPanelZero, 4>(place, chunk, lines);
-          UnpackStep<V, F, kPanelZero, 5>(place, chunk, lines);
-          UnpackStep<V, F, kPanelZero, 6>(place, chunk, lines);
-          UnpackStep<V, F, kPanelZero, 7>(place, chunk, lines);
-        }
+        ForEachPhase<F>(
+            [&]<int phase>() { UnpackStep<V, F, kPanelZero, phase>(place, chunk, lines); });
       }
       lines += kStepsOfBlock<F> * 8 * kPanelLineBytes;
     }
@@ -159,23 +168,22 @@ struct PanelSegment {
   int zero;  // what the panel's numbers are too large by
 };
 
-// Unpacks groups of rows, two at a time and a segment after another, and hands each to
-// multiply(segment, first row, number of rows).
-template <typename V, typename F, int kPanelZero, typename Multiply>
+// Takes groups of rows two at a time and a segment after another: fill(group, begin, end, row)
+// unpacks elements [begin, end) of each group as rows [row, row + 16), and multiply(begin, end,
+// first row, number of rows) follows.
+template <typename F, typename Fill, typename Multiply>
 [[gnu::always_inline]] inline void ForEachSegment(const std::byte* groups, int64_t n_groups,
-                                                  int64_t k, std::byte* scratch,
+                                                  int64_t k, const Fill& fill,
                                                   const Multiply& multiply) {
   const int64_t group_bytes = kGroupRows * (k / F::kBlock) * kBlockBytes<F>;
-  const Panel panel(scratch);
   for (int64_t g = 0; g < n_groups; g += kPanelGroups) {
     const int64_t of_panel = n_groups - g < kPanelGroups ? n_groups - g : kPanelGroups;
     for (int64_t begin = 0; begin < k; begin += kSegment) {
       const int64_t end = k - begin < kSegment ? k : begin + kSegment;
       for (int64_t i = 0; i < of_panel; ++i) {
-        FillPanel<V, F, kPanelZero>(groups + (g + i) * group_bytes, k, begin, end, i * kGroupRows,
-                                    panel);
+        fill(groups + (g + i) * group_bytes, begin, end, i * kGroupRows);
       }
-      multiply(PanelSegment{panel, begin, end, kPanelZero}, g * kGroupRows, of_panel * kGroupRows);
+      multiply(begin, end, g * kGroupRows, of_panel * kGroupRows);
     }
   }
 }
@@ -232,17 +240,33 @@ template <typename V, int kBits>
   }
 }
 
+// Element `index` of a segment of a panel as weights.
+template <typename V, typename Kind>
+struct WeightsOfPanel {
+  Panel panel;
+  int zero;
+
+  // For the vector of rows from `row` on.
+  [[gnu::always_inline]] inline typename V::Floats operator()(uint32_t index, int64_t row) const {
+    const typename V::Floats numbers = NumbersAt<V, Kind::kBits>(
+        PanelWords<V>(PanelLine<V>(panel, index), row, index), index % 4, V::Broadcast(-zero));
+    const int64_t at = int64_t{index / Kind::kGroup} * kPanelRows + row;
+    Term<V> term{V::LoadFloats(panel.scales + at), V::Zero()};
+    if constexpr (Kind::kHasOffsets) term.offset = V::LoadFloats(panel.offsets + at);
+    return WeightOf<V, Kind>(term, numbers);
+  }
+};
+
 // Adds what the outliers of a segment contribute to the sums in `out` of tokens [first, end) and
-// kVectors vectors of rows from `row` on. A function of its own, so that its addresses have
-// registers.
-template <typename V, typename Kind, int kVectors>
-[[gnu::noinline]] void AddPanelOutliers(const PanelSegment& segment, int64_t row,
-                                        const TokenRows& rows, int64_t first, int64_t end,
-                                        float* out, int64_t out_stride) {
+// kVectors vectors of rows from `row` on; weights(index, row) are those of element `index` of the
+// segment. A function of its own, so that its addresses have registers.
+template <typename V, int kVectors, typename Weights>
+[[gnu::noinline]] void AddSegmentOutliers(int64_t segment_begin, int64_t row, const TokenRows& rows,
+                                          int64_t first, int64_t end, float* out,
+                                          int64_t out_stride, const Weights& weights) {
   using Floats = typename V::Floats;
-  const typename V::Ints minus_zero = V::Broadcast(-segment.zero);
   for (int64_t t = first; t < end; ++t) {
-    const OutlierSpan outliers = rows.Outliers(t, segment.begin / kSegment);
+    const OutlierSpan outliers = rows.Outliers(t, segment_begin / kSegment);
     if (outliers.begin == outliers.end) continue;
     float* of_token = out + t * out_stride + row;
     Floats total[kVectors];
@@ -250,20 +274,10 @@ template <typename V, typename Kind, int kVectors>
     for (int r = 0; r < kVectors; ++r) total[r] = V::LoadFloats(of_token + r * V::kLanes);
     for (const Outlier* outlier = outliers.begin; outlier != outliers.end; ++outlier) {
       const uint32_t index = static_cast<uint32_t>(outlier->index) % uint32_t{kSegment};
-      const std::byte* line = PanelLine<V>(segment.panel, index) + 4 * row;
-      const int64_t group = int64_t{index / Kind::kGroup} * kPanelRows + row;
-      const float* scales = segment.panel.scales + group;
-      const float* offsets = segment.panel.offsets + group;
       const Floats value = V::Broadcast(outlier->value);
 #pragma GCC unroll 4
       for (int r = 0; r < kVectors; ++r) {
-        const int64_t at = r * V::kLanes;
-        const Floats numbers =
-            NumbersAt<V, Kind::kBits>(PanelWords<V>(line, at, index), index % 4, minus_zero);
-        const Floats scale = V::LoadFloats(scales + at);
-        const Floats offset = Kind::kHasOffsets ? V::LoadFloats(offsets + at) : V::Zero();
-        const Term<V> term{scale, offset};
-        total[r] = V::MultiplyAdd(WeightOf<V, Kind>(term, numbers), value, total[r]);
+        total[r] = V::MultiplyAdd(weights(index, row + r * V::kLanes), value, total[r]);
       }
     }
 #pragma GCC unroll 4
@@ -361,20 +375,20 @@ template <typename V, typename Kind, int kVectors, int kTokens>
 
 // The terms of a block of a panel, for the vector of rows from `row` on.
 template <typename V, typename Kind>
-[[gnu::always_inline]] inline Term<V> BlockTermOfPanel(const Panel& panel, int64_t block,
+[[gnu::always_inline]] inline Term<V> BlockTermOfPanel(const BlockTerms& terms, int64_t block,
                                                        int64_t row) {
   const int64_t at = block * kPanelRows + row;
-  Term<V> term{V::LoadFloats(panel.block_scales + at), V::Zero()};
-  if constexpr (Kind::kHasOffsets) term.offset = V::LoadFloats(panel.block_offsets + at);
+  Term<V> term{V::LoadFloats(terms.scales + at), V::Zero()};
+  if constexpr (Kind::kHasOffsets) term.offset = V::LoadFloats(terms.offsets + at);
   return term;
 }
 
 // The minima of a block's pair of groups.
 template <typename V, typename Kind>
-[[gnu::always_inline]] inline typename V::Ints MinimaOfPanel(const Panel& panel, int64_t block,
+[[gnu::always_inline]] inline typename V::Ints MinimaOfPanel(const BlockTerms& terms, int64_t block,
                                                              int pair, int64_t row) {
   constexpr int64_t kPairs = kWideActivationBlock / Kind::kGroup / 2;
-  return V::Load(panel.minima + 4 * ((block * kPairs + pair) * kPanelRows + row));
+  return V::Load(terms.minima + 4 * ((block * kPairs + pair) * kPanelRows + row));
 }
 
 // Rows [row, row + kVectors * lanes) of a panel times a tile of tokens, all in whole numbers, whose
@@ -403,13 +417,13 @@ template <typename V, typename Kind, int kVectors, int kTokens>
 #pragma GCC unroll 4
     for (int r = 0; r < kVectors; ++r) {
       const int64_t of_vector = row + r * V::kLanes;
-      const Term<V> of_block = BlockTermOfPanel<V, Kind>(panel, block, of_vector);
+      const Term<V> of_block = BlockTermOfPanel<V, Kind>(panel.terms, block, of_vector);
 #pragma GCC unroll 8
       for (int t = 0; t < kTokens; ++t) {
         total[t][r] = AddBlock<V, Kind>(
             total[t][r], whole[r][t], of_block,
-            [&](int pair) { return MinimaOfPanel<V, Kind>(panel, block, pair, of_vector); }, rows,
-            t, (first_block + block) * (kWideActivationBlock / kStep));
+            [&](int pair) { return MinimaOfPanel<V, Kind>(panel.terms, block, pair, of_vector); },
+            rows, t, (first_block + block) * (kWideActivationBlock / kStep));
       }
     }
   }
@@ -505,7 +519,8 @@ template <typename V, typename Kind, int kVectors, int kTokens>
 #pragma GCC unroll 4
     for (int r = 0; r < kVectors; ++r) V::StoreFloats(total[t][r], of_token + r * V::kLanes);
   }
-  AddPanelOutliers<V, Kind, kVectors>(segment, row, rows, skip, kTokens, out, out_stride);
+  AddSegmentOutliers<V, kVectors>(segment.begin, row, rows, skip, kTokens, out, out_stride,
+                                  WeightsOfPanel<V, Kind>{segment.panel, segment.zero});
 }
 
 template <typename V, typename Kind>

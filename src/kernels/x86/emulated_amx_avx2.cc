@@ -10,7 +10,7 @@ namespace thaw::emulated_amx {
 void MultiplyPackedAvx2(ElementType type, const std::byte* groups, int64_t n_groups,
                         const Activations& activations, float* out, int64_t out_stride,
                         std::byte* scratch) {
-  if (!IsMultipliedByTiles(type, activations.n_tokens)) {
+  if (!IsMultipliedByTiles(type, activations)) {
     avx2::MultiplyPacked(type, groups, n_groups, activations, out, out_stride, scratch);
     return;
   }

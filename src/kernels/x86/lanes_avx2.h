@@ -95,6 +95,12 @@ struct Lanes8 {
   THAW_INLINE Ints ShiftRightSigned(Ints x, int n) {
     return _mm256_sra_epi32(x, _mm_cvtsi32_si128(n));
   }
+  // Of halves of words.
+  template <int n>
+  THAW_INLINE Ints ShiftRightSignedHalves(Ints x) {
+    return _mm256_srai_epi16(x, n);
+  }
+  THAW_INLINE Ints MultiplyHalves(Ints a, Ints b) { return _mm256_mullo_epi16(a, b); }
   THAW_INLINE Ints ZeroWhereEqual(Ints x, Ints y) {
     return _mm256_andnot_si256(_mm256_cmpeq_epi32(x, y), x);
   }

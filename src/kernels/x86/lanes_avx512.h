@@ -89,6 +89,12 @@ struct Vectors16 {
   THAW_INLINE Ints ShiftRightSigned(Ints x, int n) {
     return _mm512_sra_epi32(x, _mm_cvtsi32_si128(n));
   }
+  // Of halves of words.
+  template <int n>
+  THAW_INLINE Ints ShiftRightSignedHalves(Ints x) {
+    return _mm512_srai_epi16(x, n);
+  }
+  THAW_INLINE Ints MultiplyHalves(Ints a, Ints b) { return _mm512_mullo_epi16(a, b); }
   THAW_INLINE Ints ZeroWhereEqual(Ints x, Ints y) {
     return _mm512_maskz_mov_epi32(_mm512_cmpneq_epi32_mask(x, y), x);
   }

@@ -11,7 +11,7 @@ namespace thaw::amx {
 void MultiplyPacked(ElementType type, const std::byte* groups, int64_t n_groups,
                     const Activations& activations, float* out, int64_t out_stride,
                     std::byte* scratch) {
-  if (!IsMultipliedByTiles(type, activations.n_tokens)) {
+  if (!IsMultipliedByTiles(type, activations)) {
     avx512::MultiplyPacked(type, groups, n_groups, activations, out, out_stride, scratch);
     return;
   }

@@ -119,12 +119,17 @@ TEST_P(PackedKernels, GiveTheBitsOfTheirOriginals) {
       if (!info.is_quantized || k % info.block_elements != 0) continue;
       if (!CanPackRows(info.type, k)) continue;
       const PackedMatrix matrix(info.type, k, RandomRows(info.type, kRows * k, random));
-      for (int64_t n_tokens = 1; n_tokens <= 50; ++n_tokens) {
-        // Of longer rows: a few, and by tiles a small one, a whole one, and where the last reaches
-        // back by a token, by half a tile, by a token less and by all but one.
-        const bool is_chosen = n_tokens == 3 || n_tokens == 10 || n_tokens == 16 ||
-                               n_tokens == 31 || n_tokens == 40 || n_tokens == 41 || n_tokens == 49;
-        if (!is_shortest && !is_chosen) continue;
+      std::vector<int64_t> numbers_of_tokens;
+      if (is_shortest) {
+        for (int64_t n_tokens = 1; n_tokens <= 50; ++n_tokens) {
+          numbers_of_tokens.push_back(n_tokens);
+        }
+      } else {
+        // A few, and as many that the last tile of tokens reaches back by all but one, by one, by
+        // half a tile, not at all, and over 128 tokens that are done.
+        numbers_of_tokens = {3, 10, 17, 31, 40, 48, 49, 130};
+      }
+      for (const int64_t n_tokens : numbers_of_tokens) {
         for (const bool is_wide : CopiesFor(info.type, k)) {
           const OwnedActivations activations(original(), Values(n_tokens, k, random), n_tokens, k,
                                              is_wide);
@@ -176,22 +181,33 @@ TEST_P(PackedKernels, GiveTheSameBitsForExtremeWeights) {
   }
 }
 
-TEST(EmulatedAmx, MultipliesByTilesFromNineTokensOn) {
+TEST(EmulatedAmx, MultipliesWholeSumsOfMoreThanSixteenTokensByTiles) {
   std::mt19937 random(23);
   for (const auto& [table, original] : EmulatedAmxTables()) {
     if (!table.is_available(HostCpu())) {
       GTEST_LOG_(INFO) << "SKIP: this CPU cannot run the " << table.name << " kernels";
       continue;
     }
-    for (const int64_t n_tokens : {1, 8, 9, 17}) {
-      const PackedMatrix matrix(ElementType::kQ4_0, 320,
-                                RandomRows(ElementType::kQ4_0, kRows * 320, random));
-      const OwnedActivations activations(table, RandomFloats(n_tokens * 320, random), n_tokens,
-                                         320);
+    struct {
+      ElementType type;
+      bool is_wide;
+      int64_t n_tokens;
+      int64_t tiles;
+    } const cases[] = {
+        {ElementType::kQ4_K, true, 1, 0},   {ElementType::kQ4_K, true, 16, 0},
+        {ElementType::kQ4_K, true, 17, 2},  {ElementType::kQ6_K, true, 33, 3},
+        {ElementType::kQ4_K, false, 33, 0}, {ElementType::kQ4_0, true, 33, 0},
+    };
+    for (const auto& [type, is_wide, n_tokens, tiles] : cases) {
+      constexpr int64_t kLength = 512;
+      const PackedMatrix matrix(type, kLength, RandomRows(type, kRows * kLength, random));
+      const OwnedActivations activations(table, RandomFloats(n_tokens * kLength, random), n_tokens,
+                                         kLength, is_wide);
       const int64_t before = emulated_tile_products;
       MatMul(table, matrix.rows, 0, kRows, activations.view());
-      const int64_t tiles = n_tokens < 9 ? 0 : n_tokens == 9 ? 1 : 2;
-      EXPECT_EQ(emulated_tile_products - before, tiles * 3 * 10) << table.name;
+      // Of 64 elements, for three groups of rows, in two planes.
+      EXPECT_EQ(emulated_tile_products - before, tiles * (kLength / 64) * 3 * 2)
+          << table.name << " " << Info(type).name << " " << n_tokens;
     }
   }
 }
@@ -203,11 +219,11 @@ TEST(EmulatedAmx, IsReachedByTheCheckOfEveryStart) {
       continue;
     }
     for (const ElementTypeInfo& info : AllElementTypes()) {
-      if (!info.is_quantized || !CanPackRows(info.type, 256)) continue;
+      if (!PrefersWideActivations(info.type)) continue;
       const int64_t before = emulated_tile_products;
       EXPECT_EQ(FindDisagreement(table, std::span(&info.type, 1)), std::nullopt);
-      // Two tiles of tokens, the last one reaching back; two groups; 512 elements.
-      EXPECT_GE(emulated_tile_products - before, 2 * 2 * (512 / 32)) << info.name;
+      // Two tiles of tokens, the last one reaching back; two groups; 512 elements; two planes.
+      EXPECT_GE(emulated_tile_products - before, 2 * 2 * (512 / 64) * 2) << info.name;
     }
   }
 }
