@@ -101,7 +101,7 @@ void Read(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * kMatrixBytes);
 }
 
-void Quantize(benchmark::State& state, const KernelTable* table) {
+void Quantize(benchmark::State& state, const KernelTable* table, bool is_wide) {
   if (!table->is_available(HostCpu())) {
     state.SkipWithError("this CPU lacks it");
     return;
@@ -109,7 +109,8 @@ void Quantize(benchmark::State& state, const KernelTable* table) {
   constexpr int64_t kLength = 4096;
   const std::vector<float> values = SomeActivations(kLength);
   AlignedBuffer quantized = Allocate(ActivationBytes(1, kLength));
-  const Activations activations = ViewActivations(values.data(), 1, kLength, quantized.data());
+  const Activations activations =
+      ViewActivations(values.data(), 1, kLength, quantized.data(), is_wide);
   for ([[maybe_unused]] auto _ : state) {
     table->quantize_activations(activations, 0, 1);
     benchmark::ClobberMemory();
@@ -121,7 +122,8 @@ void Quantize(benchmark::State& state, const KernelTable* table) {
   benchmark::RegisterBenchmark("read", Read);
   for (const KernelTable* table : AllKernelTables()) {
     const std::string prefix = table->name;
-    benchmark::RegisterBenchmark(("quantize/" + prefix).c_str(), Quantize, table);
+    benchmark::RegisterBenchmark(("quantize/" + prefix).c_str(), Quantize, table, false);
+    benchmark::RegisterBenchmark(("quantize/" + prefix + "/wide").c_str(), Quantize, table, true);
     for (const ElementTypeInfo& info : AllElementTypes()) {
       if (!CanMultiply(info.type)) continue;
       for (const int64_t k : kLengths) {

@@ -114,28 +114,33 @@ struct Quantization {
   }
 };
 
+// The quants of steps and the sums of their halves.
 template <typename Blocks, int n>
-void QuantizeSteps(const typename Blocks::Step (&steps)[n], const Quantization& by, bool is_wide,
-                   const QuantizedBlock& out) {
-  int32_t sums[2 * n] = {};
-  *out.scale = by.scale;
+void QuantizeSteps(const typename Blocks::Step (&steps)[n], const Quantization& by, int8_t* quants,
+                   int32_t (&sums)[2 * n]) {
   if (by.factor == 0) {
-    for (int i = 0; i < n * kActivationStep; ++i) out.quants[i] = 0;
+    for (int i = 0; i < n * kActivationStep; ++i) quants[i] = 0;
+    for (int32_t& sum : sums) sum = 0;
   } else {
-    Blocks::Quantize(steps, by.factor, out.quants, sums);
+    Blocks::Quantize(steps, by.factor, quants, sums);
   }
-  for (int half = 0; half < 2 * n; ++half) {
-    out.sums[half] = static_cast<float>(sums[half]);
-    out.corrections[half] = -kCorrectionUnit * sums[half];
-    if (is_wide) out.half_sums[half] = static_cast<int16_t>(sums[half]);
-  }
-  for (int i = 0; i < n; ++i) {
-    const int32_t sum = sums[2 * i] + sums[2 * i + 1];
-    out.step_sums[i] = static_cast<float>(sum);
-    out.step_corrections[i] = -kCorrectionUnit * sum;
-    if (!is_wide) continue;
-    out.half_step_sums[i] = static_cast<int16_t>(sum);
-    out.second_corrections[i] = (1 << 15) - kCorrectionUnit * sums[2 * i + 1];
+}
+
+// What the sums of a block's halves of steps are kept as, in loops that compilers make vectors of.
+template <bool is_wide, int n>
+void StoreSums(const int32_t (&sums)[2 * n], const QuantizedBlock& out) {
+  for (int half = 0; half < 2 * n; ++half) out.sums[half] = static_cast<float>(sums[half]);
+  for (int half = 0; half < 2 * n; ++half) out.corrections[half] = -kCorrectionUnit * sums[half];
+  int32_t of_steps[n];
+  for (int i = 0; i < n; ++i) of_steps[i] = sums[2 * i] + sums[2 * i + 1];
+  for (int i = 0; i < n; ++i) out.step_sums[i] = static_cast<float>(of_steps[i]);
+  for (int i = 0; i < n; ++i) out.step_corrections[i] = -kCorrectionUnit * of_steps[i];
+  if constexpr (is_wide) {
+    for (int half = 0; half < 2 * n; ++half) out.half_sums[half] = static_cast<int16_t>(sums[half]);
+    for (int i = 0; i < n; ++i) out.half_step_sums[i] = static_cast<int16_t>(of_steps[i]);
+    for (int i = 0; i < n; ++i) {
+      out.second_corrections[i] = (1 << 15) - kCorrectionUnit * sums[2 * i + 1];
+    }
   }
 }
 
@@ -145,7 +150,12 @@ void QuantizeBlock(const Activations& a, int64_t token, int64_t at, float limit,
                    OutlierList& list) {
   typename Blocks::Step steps[n];
   const float amax = LoadSteps<Blocks>(a.values + token * a.k + at, limit, at, steps, list);
-  QuantizeSteps<Blocks>(steps, Quantization(amax), /*is_wide=*/false, QuantizedBlock(a, token, at));
+  const Quantization by(amax);
+  const QuantizedBlock out(a, token, at);
+  *out.scale = by.scale;
+  int32_t sums[2 * n];
+  QuantizeSteps<Blocks>(steps, by, out.quants, sums);
+  StoreSums<false, n>(sums, out);
 }
 
 // The wide block that begins at element `at`. Where magnitudes add up to too much it takes a
@@ -165,19 +175,26 @@ void QuantizeWideBlock(const Activations& a, int64_t token, int64_t at, float li
     const auto bits = std::bit_cast<uint32_t>(amax);
     largest = bits > largest ? bits : largest;
   }
+  const QuantizedBlock out(a, token, at);
+  constexpr int kHalves = 2 * kStepsOfScale;  // of a part
+  int32_t sums[kParts * kHalves];
   const auto quantize = [&](const Quantization& by) {
     for (int64_t part = 0; part < kParts; ++part) {
-      QuantizeSteps<Blocks>(steps[part], by, /*is_wide=*/true,
-                            QuantizedBlock(a, token, at + part * kActivationBlock));
+      int32_t of_part[kHalves];
+      QuantizeSteps<Blocks>(steps[part], by, out.quants + part * kActivationBlock, of_part);
+      for (int i = 0; i < kHalves; ++i) sums[part * kHalves + i] = of_part[i];
     }
   };
   Quantization by(std::bit_cast<float>(largest));
   quantize(by);
-  const int32_t most = Blocks::MostOfSums(a.quants + token * a.k + at, kWideActivationBlock);
-  if (most <= kMostOfWideSum) return;
-  by.factor *= static_cast<float>(kMost) / static_cast<float>(most);
-  by.scale *= static_cast<float>(most) / static_cast<float>(kMost);
-  quantize(by);
+  const int32_t most = Blocks::MostOfSums(out.quants, kWideActivationBlock);
+  if (most > kMostOfWideSum) {
+    by.factor *= static_cast<float>(kMost) / static_cast<float>(most);
+    by.scale *= static_cast<float>(most) / static_cast<float>(kMost);
+    quantize(by);
+  }
+  for (int64_t part = 0; part < kParts; ++part) out.scale[part] = by.scale;
+  StoreSums<true, kParts * kStepsOfScale>(sums, out);
 }
 
 template <typename Blocks>

@@ -15,7 +15,7 @@ constexpr int64_t kRows = 64;
 constexpr int64_t kLength = 2048;
 constexpr int64_t kTokens = 64;
 
-constexpr ElementType kTypes[] = {ElementType::kQ4_0, ElementType::kQ6_K};
+constexpr ElementType kTypes[] = {ElementType::kQ4_K, ElementType::kQ6_K};
 
 // What all bytes of the rows are, so that they are the same packed or not, and weights of moderate
 // size in both types: as a half-precision scale it is 0.065.
@@ -40,9 +40,8 @@ double ProductTimer::operator()(const KernelTable& table) {
   if (rows_ == nullptr) Prepare(table);
   const auto start = Clock::now();
   for (const ElementType type : kTypes) {
-    const Activations& read = PrefersWideActivations(type) ? wide_activations_ : activations_;
-    table.matmul({type, rows_, kRows, kLength, table.packs_rows}, 0, kRows, read, out_.data(),
-                 kRows, scratch_);
+    table.matmul({type, rows_, kRows, kLength, table.packs_rows}, 0, kRows, activations_,
+                 out_.data(), kRows, scratch_);
   }
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -54,20 +53,18 @@ void ProductTimer::Prepare(const KernelTable& table) {
   const int64_t quantized_bytes = ActivationBytes(kTokens, kLength);
   const int64_t scratch_bytes = MatMulScratchBytes(kLength);
   auto memory = AlignedBuffer::Allocate(
-      static_cast<size_t>(2 * quantized_bytes + scratch_bytes + kRows * row_bytes),
+      static_cast<size_t>(quantized_bytes + scratch_bytes + kRows * row_bytes),
       "timing the kernels");
   THAW_CHECK(memory);
   memory_ = *std::move(memory);
-  scratch_ = memory_.data() + 2 * quantized_bytes;
+  scratch_ = memory_.data() + quantized_bytes;
   rows_ = scratch_ + scratch_bytes;
   std::fill_n(rows_, kRows * row_bytes, kRowByte);
   values_.assign(kTokens * kLength, 1.0f);
   out_.resize(kTokens * kRows);
-  activations_ = ViewActivations(values_.data(), kTokens, kLength, memory_.data());
+  activations_ =
+      ViewActivations(values_.data(), kTokens, kLength, memory_.data(), /*is_wide=*/true);
   table.quantize_activations(activations_, 0, kTokens);
-  wide_activations_ = ViewActivations(values_.data(), kTokens, kLength,
-                                      memory_.data() + quantized_bytes, /*is_wide=*/true);
-  table.quantize_activations(wide_activations_, 0, kTokens);
 }
 
 }  // namespace thaw

@@ -33,9 +33,9 @@ using TableTimer = FunctionRef<double(const KernelTable& table)>;
 // does only ever adds to a time. The first where both are as fast.
 KernelChoice ChooseByTime(const KernelTable& first, const KernelTable& second, TableTimer seconds);
 
-// The work that is timed: products of a batch of tokens with rows of Q4_0 and of Q6_K, which have a
-// scale for 32 and for 16 weights; packed rows where the table takes them. It owns what it
-// multiplies, from the first call on. For one thread at a time.
+// The work that is timed: products of a batch of tokens with rows of Q4_K and of Q6_K, which tables
+// of the same bits may multiply in different ways; packed rows where the table takes them. It owns
+// what it multiplies, from the first call on. For one thread at a time.
 class ProductTimer {
  public:
   double operator()(const KernelTable& table);
@@ -46,7 +46,6 @@ class ProductTimer {
   std::vector<float> values_;
   std::vector<float> out_;
   AlignedBuffer memory_;  // the quantized activations, scratch and rows
-  Activations wide_activations_;
   Activations activations_;
   std::byte* scratch_ = nullptr;
   std::byte* rows_ = nullptr;
