@@ -40,11 +40,14 @@ template <typename V, typename F>
 inline constexpr int kZeroOf = F::kBits == 8 && V::kSignedBytes ? 0 : F::kZero;
 
 // Calls act<phase>() for the steps of a chunk.
+template <typename Act, int... kPhases>
+[[gnu::always_inline]] inline void ForEachOf(std::integer_sequence<int, kPhases...> /*phases*/,
+                                             const Act& act) {
+  (act.template operator()<kPhases>(), ...);
+}
 template <typename F, typename Act>
 [[gnu::always_inline]] inline void ForEachPhase(const Act& act) {
-  [&]<int... kPhase>(std::integer_sequence<int, kPhase...>) [[gnu::always_inline]] {
-    (act.template operator()<kPhase>(), ...);
-  }(std::make_integer_sequence<int, F::kPhases>());
+  ForEachOf(std::make_integer_sequence<int, F::kPhases>(), act);
 }
 
 // The scale and offset of one group of a block.

@@ -32,8 +32,8 @@ constexpr int64_t PanelRows(int64_t k) {
 }
 
 // What kernels/panel_products.h unpacks a part of two groups of packed rows to, 122 KiB, or
-// kernels/x86/packed_tiles.h, with its products and sums, 162 KiB.
-inline constexpr int64_t kPackedScratchBytes = int64_t{162} << 10;
+// kernels/x86/packed_tiles.h, with its products and sums, 158 KiB.
+inline constexpr int64_t kPackedScratchBytes = int64_t{158} << 10;
 
 // Unpacked rows (kernels/unpack.h):
 // weight[row][i] = scales[row][i / 16] * quants[row][i] + offsets[row][i / 16].

@@ -54,11 +54,13 @@ struct Blocks {
   static void Quantize(const Step (&steps)[n], float factor, int8_t* quants,
                        int32_t (&sums)[2 * n]) {
     for (int half = 0; half < 2 * n; ++half) {
+      int32_t sum = 0;
       for (int i = 0; i < kActivationSum; ++i, ++quants) {
         const float value = steps[half / 2].values[half % 2 * kActivationSum + i];
         *quants = static_cast<int8_t>(RoundToInt(value * factor));
-        sums[half] += *quants;
+        sum += *quants;
       }
+      sums[half] = sum;
     }
   }
 

@@ -43,7 +43,7 @@ inline constexpr int kActivationTile = 0;
 inline constexpr int kWeightTiles = 1;  // three, which take turns
 inline constexpr int kSumTiles = 4;     // + 2 * plane + which 16 rows
 
-// A number v is kPlaneUnit * high + low, with low from 0 to kPlaneUnit - 1.
+// A number is high * 2^kPlaneBits + low, with low from 0 to 2^kPlaneBits - 1.
 inline constexpr int kPlaneBits = 6;
 inline constexpr int kPlanes = 2;  // low, high
 
@@ -59,8 +59,8 @@ struct Planes {
 };
 
 struct TileScratch {
-  std::byte products[2][kPlanes * kPanelGroups * kTileBytes];  // [plane, group, token, row]
-  float sums[kChunkTokens * kPanelRows];                       // [tile, row / 16, token, row % 16]
+  std::byte products[kPlanes * kPanelGroups * kTileBytes];  // [plane, row / 16, token, row % 16]
+  float sums[kChunkTokens * kPanelRows];                    // [tile, row / 16, token, row % 16]
 };
 
 inline constexpr int64_t kPlanesBytes = kPlanes * Planes::kLineBytesOfPlane + BlockTerms::kBytes;
@@ -151,12 +151,11 @@ struct WeightsOfPlanes {
   }
 };
 
-// Multiplies a block of a segment with a tile of tokens: both planes of kGroups groups of rows.
-// `quants`: those of the first token and of the block's first element.
+// Multiplies a block of a segment with a tile of tokens: both planes of kGroups groups of rows. The
+// sums stay in their tiles. `quants`: those of the first token and of the block's first element.
 template <typename Tiles, int kGroups>
 [[gnu::always_inline]] inline void MultiplyBlockByTiles(const Planes& planes, int64_t block,
-                                                        const int8_t* quants, int64_t token_bytes,
-                                                        std::byte* products) {
+                                                        const int8_t* quants, int64_t token_bytes) {
   Tiles::template Zero<kSumTiles>();
   Tiles::template Zero<kSumTiles + 2>();
   if constexpr (kGroups == 2) {
@@ -180,6 +179,10 @@ template <typename Tiles, int kGroups>
     low += kTileElements / 4 * kPanelLineBytes;
     high += kTileElements / 4 * kPanelLineBytes;
   }
+}
+
+template <typename Tiles, int kGroups>
+[[gnu::always_inline]] inline void StoreProducts(std::byte* products) {
   Tiles::template Store<kSumTiles>(products, kTileRowBytes);
   Tiles::template Store<kSumTiles + 2>(products + 2 * kTileBytes, kTileRowBytes);
   if constexpr (kGroups == 2) {
@@ -252,54 +255,49 @@ template <typename V, typename Tiles, typename Kind, int kGroups>
 [[gnu::noinline]] void MultiplySegmentByTiles(const PlanesSegment& segment, const Activations& a,
                                               float* out, int64_t out_stride,
                                               TileScratch& scratch) {
-  constexpr int64_t kSumsOfTile = kTileTokens * kPanelRows;
+  constexpr int kVectors = kGroups * static_cast<int>(kGroupRows) / V::kLanes;
   const int64_t blocks = (segment.end - segment.begin) / kWideActivationBlock;
   for (int64_t chunk = 0; chunk < a.n_tokens; chunk += kChunkTokens) {
     const int64_t chunk_end = a.n_tokens - chunk < kChunkTokens ? a.n_tokens : chunk + kChunkTokens;
+    const int64_t tiles = (chunk_end - chunk + kTileTokens - 1) / kTileTokens;
     // The last tile reaches back over tokens that are done.
-    const auto first_of = [&](int64_t token) {
+    const auto first_of = [&](int64_t tile) {
+      const int64_t token = chunk + tile * kTileTokens;
       const int64_t last = a.n_tokens - kTileTokens;
       return token < last ? token : last;
     };
-    const auto sums_of = [&](int64_t token) {
-      return scratch.sums + (token - chunk) / kTileTokens * kSumsOfTile;
+    const auto sums_of = [&](int64_t tile) {
+      return scratch.sums + tile * kTileTokens * kPanelRows;
     };
-    for (int64_t token = chunk; token < chunk_end; token += kTileTokens) {
-      LoadSums<V, kGroups>(segment.begin == 0, first_of(token), out, out_stride, sums_of(token));
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      LoadSums<V, kGroups>(segment.begin == 0, first_of(tile), out, out_stride, sums_of(tile));
     }
-    // The products of a tile are added while those of the next one are made: a vector that is
-    // loaded where a tile was just stored waits for it.
-    const std::byte* made = nullptr;
-    int64_t made_token = 0;
-    int64_t made_block = 0;
-    const auto add = [&] {
-      AddTile<V, Kind, kGroups>(
-          made, segment.planes.terms, made_block, TokenRows(a, first_of(made_token)),
-          (segment.begin + made_block * kWideActivationBlock) / kStep, sums_of(made_token));
+    // A unit is a tile of tokens and a block. The products of one are added while those of the next
+    // one are made, and before these are stored: instructions retire in their order, and a store
+    // that waits for its tile holds up all that follow.
+    const auto add = [&](int64_t unit) {
+      const int64_t tile = unit % tiles;
+      const int64_t block = unit / tiles;
+      const int64_t first_step = (segment.begin + block * kWideActivationBlock) / kStep;
+      AddTile<V, Kind, kGroups>(scratch.products, segment.planes.terms, block,
+                                TokenRows(a, first_of(tile)), first_step, sums_of(tile));
     };
-    int turn = 0;
-    for (int64_t block = 0; block < blocks; ++block) {
-      for (int64_t token = chunk; token < chunk_end; token += kTileTokens) {
-        std::byte* products = scratch.products[turn];
-        MultiplyBlockByTiles<Tiles, kGroups>(
-            segment.planes, block,
-            a.quants + first_of(token) * a.k + segment.begin + block * kWideActivationBlock, a.k,
-            products);
-        if (made != nullptr) add();
-        made = products;
-        made_token = token;
-        made_block = block;
-        turn = 1 - turn;
-      }
+    const int64_t units = blocks * tiles;
+    for (int64_t unit = 0; unit < units; ++unit) {
+      const int64_t block = unit / tiles;
+      const int64_t element = segment.begin + block * kWideActivationBlock;
+      MultiplyBlockByTiles<Tiles, kGroups>(segment.planes, block,
+                                           a.quants + first_of(unit % tiles) * a.k + element, a.k);
+      if (unit > 0) add(unit - 1);
+      StoreProducts<Tiles, kGroups>(scratch.products);
     }
-    add();
-    for (int64_t token = chunk; token < chunk_end; token += kTileTokens) {
-      StoreSums<V, kGroups>(sums_of(token), token - first_of(token), first_of(token), out,
-                            out_stride);
+    add(units - 1);
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      const int64_t skip = chunk + tile * kTileTokens - first_of(tile);
+      StoreSums<V, kGroups>(sums_of(tile), skip, first_of(tile), out, out_stride);
     }
-    AddSegmentOutliers<V, kGroups* static_cast<int>(kGroupRows) / V::kLanes>(
-        segment.begin, 0, TokenRows(a, 0), chunk, chunk_end, out, out_stride,
-        WeightsOfPlanes<V, Kind>{segment.planes});
+    AddSegmentOutliers<V, kVectors>(segment.begin, 0, TokenRows(a, 0), chunk, chunk_end, out,
+                                    out_stride, WeightsOfPlanes<V, Kind>{segment.planes});
   }
 }
 
