@@ -24,7 +24,7 @@ namespace {
 
 inline constexpr int64_t kStep = kActivationStep;  // elements
 
-// Elements of a panel: 64 KiB of bytes for two groups, and 8 to 32 KiB of scales and offsets. Half
+// Elements of a panel: 64 KiB of bytes for two groups, and 8 to 58 KiB of scales and offsets. Half
 // of the smallest L2 cache; each segment costs a load and a store of every sum.
 inline constexpr int64_t kSegment = kOutlierSegment;
 

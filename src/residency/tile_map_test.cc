@@ -65,8 +65,7 @@ TEST(TileMap, AMatrixThatIsOnlyLookedUpHasNoTiles) {
 }
 
 TEST(TileMap, NoTileHoldsRowsOfTwoExperts) {
-  // Of each expert 200 rows of 4 KiB: two tiles of 128, of four pairs of groups,
-  // and 72.
+  // Of each expert 200 rows of 4 KiB: two tiles, of 128, four pairs of groups, and of 72.
   WeightMatrix matrix = MatrixOf(600, 1024, 0, FileOf(600 * 4096));
   matrix.n_experts = 3;
   matrix.n_used = 1;
