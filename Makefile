@@ -3,7 +3,7 @@
 #   setup      installs the Debian packages that building and testing need (asks sudo where needed)
 #   setup-dev  the same, and clang with its tools
 #   build      build/release/thaw and the unit tests
-#   demo       setup, build, the default model, and one question to it
+#   demo       setup, build/release/thaw alone, the default model, and one question to it
 #   test       setup, build, the default model, and every test
 #   lint       clang-format, clang-tidy and the tidy test                      (needs setup-dev)
 #   fuzz       every fuzz target, FUZZ_SECONDS each, or FUZZ_RUNS inputs each  (needs setup-dev)
@@ -14,7 +14,7 @@
 # MODEL=path takes another GGUF file everywhere.
 
 .DEFAULT_GOAL := build
-.PHONY: setup setup-dev build demo test lint fuzz bench install clean model
+.PHONY: setup setup-dev build program demo test lint fuzz bench install clean model
 
 DEFAULT_MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 MODEL ?= $(DEFAULT_MODEL)
@@ -38,8 +38,12 @@ build:
 	cmake --preset release
 	cmake --build --preset release --parallel $(JOBS)
 
+program:
+	cmake --preset release
+	cmake --build --preset release --parallel $(JOBS) --target thaw
+
 # Prerequisites run in this order, one at a time: .NOTPARALLEL below.
-demo: setup build model
+demo: setup program model
 	build/release/thaw run "$(MODEL)" -p "What is the capital of France?" --temp 0
 
 test: setup build model .venv/requirements-installed
