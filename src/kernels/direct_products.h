@@ -141,20 +141,9 @@ template <typename V, typename F, int kTokens>
   int chunks = F::kChunks;
   if constexpr (F::kChunks > 1) asm("" : "+r"(chunks));
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    MultiplyStep<V, F, kTokens, 0>(place, chunk, terms, rows, first_step, sums);
-    if constexpr (F::kPhases > 1) {
-      MultiplyStep<V, F, kTokens, 1>(place, chunk, terms, rows, first_step, sums);
-    }
-    if constexpr (F::kPhases > 2) {
-      MultiplyStep<V, F, kTokens, 2>(place, chunk, terms, rows, first_step, sums);
-      MultiplyStep<V, F, kTokens, 3>(place, chunk, terms, rows, first_step, sums);
-    }
-    if constexpr (F::kPhases > 4) {
-      MultiplyStep<V, F, kTokens, 4>(place, chunk, terms, rows, first_step, sums);
-      MultiplyStep<V, F, kTokens, 5>(place, chunk, terms, rows, first_step, sums);
-      MultiplyStep<V, F, kTokens, 6>(place, chunk, terms, rows, first_step, sums);
-      MultiplyStep<V, F, kTokens, 7>(place, chunk, terms, rows, first_step, sums);
-    }
+    ForEachPhase<F>([&]<int phase>() {
+      MultiplyStep<V, F, kTokens, phase>(place, chunk, terms, rows, first_step, sums);
+    });
   }
   if constexpr (IsWhole<F>) {
     const Term<V> of_block = F::template BlockTermOf<V>(place);
