@@ -99,6 +99,13 @@ std::vector<std::byte> RandomRows(ElementType type, int64_t n, std::mt19937& ran
   return rows;
 }
 
+void FillBlocks(ElementType type, int64_t begin, int64_t end, int fill, std::span<std::byte> rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t of_block = static_cast<int64_t>(i) % Info(type).block_bytes;
+    if (begin <= of_block && of_block < end) rows[i] = static_cast<std::byte>(fill);
+  }
+}
+
 ScratchMemory::ScratchMemory(int64_t bytes, size_t misalignment)
     : misalignment_(misalignment),
       memory_(static_cast<size_t>(bytes) + kAlignment + misalignment) {}

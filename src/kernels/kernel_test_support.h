@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "kernels/kernel_table.h"
@@ -44,6 +45,9 @@ std::vector<float> RandomFloats(int64_t n, std::mt19937& random);
 // RowBytes(type, n) random bytes whose scales are normal numbers near 0.01 and whose floats, for
 // the float types, are normally distributed.
 std::vector<std::byte> RandomRows(ElementType type, int64_t n, std::mt19937& random);
+
+// Sets bytes [begin, end) of every block of such rows.
+void FillBlocks(ElementType type, int64_t begin, int64_t end, int fill, std::span<std::byte> rows);
 
 // Memory that lies `misalignment` bytes behind a multiple of 64.
 class ScratchMemory {

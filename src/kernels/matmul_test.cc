@@ -434,10 +434,7 @@ TEST_P(MatMulKernels, WholeSumsOfTheLargestNumbersFit) {
   for (const auto& [type, begin, end] : cases) {
     for (const int fill : {0x00, 0xff, 0x80, 0x7f, 0x0f, 0xf0}) {
       std::vector<std::byte> bytes = RandomRows(type, 37 * kLength, random);
-      for (size_t i = 0; i < bytes.size(); ++i) {
-        const int64_t of_block = static_cast<int64_t>(i) % Info(type).block_bytes;
-        if (begin <= of_block && of_block < end) bytes[i] = static_cast<std::byte>(fill);
-      }
+      FillBlocks(type, begin, end, fill, bytes);
       const Matrix matrix(type, 37, kLength, bytes);
       const OwnedActivations activations(table(), values, kTokens, kLength, /*is_wide=*/true);
       ExpectProducts(table(), matrix, activations);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "base/aligned_buffer.h"
@@ -195,33 +196,37 @@ class Checker {
     }
     std::vector<float> weights(kRows * kLength);
     THAW_CHECK(Dequantize(type, rows.bytes(), weights));
-    CheckProducts({type, rows.data(), kRows, kLength}, weights);
-    if (!table_.packs_rows || !CanPackRows(type, kLength)) return;
-    AlignedBuffer scratch = AllocateForCheck(PackScratchBytes(type, kLength));
-    PackRows(type, kLength, kRows, rows.data(), rows.data(), scratch.data());
-    CheckProducts({type, rows.data(), kRows, kLength, /*is_packed=*/true}, weights);
-  }
-
-  // With many tokens and, of packed rows, with one, by all copies of the activations that a model
-  // may make for the type.
-  void CheckProducts(const WeightRows& rows, std::span<const float> weights) {
-    const ElementTypeInfo& info = Info(rows.type);
+    std::vector<WeightRows> forms = {{type, rows.data(), kRows, kLength}};
+    AlignedBuffer packed;
+    if (table_.packs_rows && CanPackRows(type, kLength)) {
+      packed = AllocateForCheck(kRows * static_cast<int64_t>(row_bytes));
+      AlignedBuffer scratch = AllocateForCheck(PackScratchBytes(type, kLength));
+      PackRows(type, kLength, kRows, rows.data(), packed.data(), scratch.data());
+      forms.push_back({type, packed.data(), kRows, kLength, /*is_packed=*/true});
+    }
     std::vector<float> values = numbers_.Floats(kTokens * kLength);
     for (size_t i = 5; i < values.size(); i += 331) values[i] *= 40;  // outliers
+    CheckProducts(forms, weights, values, /*is_wide=*/false);
+    if (PrefersWideActivations(type)) CheckProducts(forms, weights, values, /*is_wide=*/true);
+  }
+
+  // With many tokens and, of packed rows, with one.
+  void CheckProducts(std::span<const WeightRows> forms, std::span<const float> weights,
+                     std::span<const float> values, bool is_wide) {
+    const ElementTypeInfo& info = Info(forms[0].type);
     AlignedBuffer memory = AllocateForCheck(ActivationBytes(kTokens, kLength));
     AlignedBuffer reference = AllocateForCheck(ActivationBytes(kTokens, kLength));
-    for (const bool is_wide : {false, true}) {
-      if (is_wide && !PrefersWideActivations(rows.type)) continue;
-      const auto view = [&](AlignedBuffer& of, int64_t n_tokens) {
-        return ViewActivations(values.data(), n_tokens, kLength, of.data(), is_wide);
-      };
-      const Activations expected = view(reference, kTokens);
-      portable::QuantizeActivations(expected, 0, kTokens);
-      const std::vector<double> seen = SeenBy(info, expected);
-      for (const int64_t n_tokens : {kTokens, int64_t{1}}) {
+    const auto view = [&](AlignedBuffer& of, int64_t n_tokens) {
+      return ViewActivations(values.data(), n_tokens, kLength, of.data(), is_wide);
+    };
+    const Activations expected = view(reference, kTokens);
+    portable::QuantizeActivations(expected, 0, kTokens);
+    const std::vector<double> seen = SeenBy(info, expected);
+    for (const int64_t n_tokens : {kTokens, int64_t{1}}) {
+      const Activations activations = view(memory, n_tokens);
+      table_.quantize_activations(activations, 0, n_tokens);
+      for (const WeightRows& rows : forms) {
         if (n_tokens == 1 && !rows.is_packed) continue;
-        const Activations activations = view(memory, n_tokens);
-        table_.quantize_activations(activations, 0, n_tokens);
         Compare(fmt::format("matmul of {}{}{}", info.name, rows.is_packed ? ", packed" : "",
                             n_tokens == 1 ? ", one token" : ""),
                 rows, activations, weights, seen);

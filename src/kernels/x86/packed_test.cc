@@ -166,10 +166,7 @@ TEST_P(PackedKernels, GiveTheSameBitsForExtremeWeights) {
   for (const auto& [type, begin, end] : cases) {
     for (const int fill : {0x00, 0xff, 0x80, 0x7f}) {
       std::vector<std::byte> bytes = RandomRows(type, kRows * kLength, random);
-      for (size_t i = 0; i < bytes.size(); ++i) {
-        const int64_t of_block = static_cast<int64_t>(i) % Info(type).block_bytes;
-        if (begin <= of_block && of_block < end) bytes[i] = static_cast<std::byte>(fill);
-      }
+      FillBlocks(type, begin, end, fill, bytes);
       const PackedMatrix matrix(type, kLength, std::move(bytes));
       for (const bool is_wide : CopiesFor(type, kLength)) {
         const OwnedActivations activations(original(), Values(kTokens, kLength, random), kTokens,
