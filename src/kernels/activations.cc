@@ -37,7 +37,7 @@ bool PrefersWideActivations(ElementType type) {
 
 int64_t ActivationBytes(int64_t n_tokens, int64_t k) {
   if (k % kActivationStep != 0) return 0;
-  return AlignedBytes(n_tokens * k) + TermBytes(n_tokens * ActivationBlocks(k)) +
+  return n_tokens * QuantStride(k) + TermBytes(n_tokens * ActivationBlocks(k)) +
          2 * TermBytes(n_tokens * (k / kActivationSum)) +
          3 * TermBytes(n_tokens * (k / kActivationStep)) +
          HalfBytes(n_tokens * (k / kActivationSum)) + HalfBytes(n_tokens * (k / kActivationStep)) +
@@ -53,7 +53,7 @@ Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, st
     part = reinterpret_cast<T*>(memory);
     memory += bytes;
   };
-  take(activations.quants, AlignedBytes(n_tokens * k));
+  take(activations.quants, n_tokens * QuantStride(k));
   take(activations.scales, TermBytes(n_tokens * ActivationBlocks(k)));
   take(activations.sums, TermBytes(n_tokens * (k / kActivationSum)));
   take(activations.step_sums, TermBytes(n_tokens * (k / kActivationStep)));
@@ -73,7 +73,7 @@ Activations TokensOf(const Activations& all, int64_t first, int64_t count) {
   some.n_tokens = count;
   some.values += first * k;
   if (all.quants == nullptr) return some;
-  some.quants += first * k;
+  some.quants += first * QuantStride(k);
   some.scales += first * ActivationBlocks(k);
   some.sums += first * (k / kActivationSum);
   some.step_sums += first * (k / kActivationStep);

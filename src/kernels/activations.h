@@ -37,8 +37,9 @@ inline constexpr int32_t kMostOfWideSum = 1023;
 
 // |value| above this many times the root mean square of the token is an outlier. 4 leaves 0.7 % of
 // the numbers of a real model apart and cuts the error of its logits by 3.7; 3 costs twice as much
-// for the same error.
+// for the same error. Wide copies leave half as many apart (docs/decisions/0003-outliers.md).
 inline constexpr int64_t kOutlierRatio = 4;
+inline constexpr int64_t kWideOutlierRatio = 5;
 
 // Values whose outliers are counted together.
 inline constexpr int64_t kOutlierSegment = 2048;
@@ -59,7 +60,7 @@ struct Activations {
   bool is_wide = false;
   // Written by KernelTable::quantize_activations. nullptr when k is no multiple of 32: such rows
   // can only be multiplied by float weights.
-  int8_t* quants = nullptr;    // [n_tokens, k], within +-127
+  int8_t* quants = nullptr;    // [n_tokens, QuantStride(k)], within +-127
   float* scales = nullptr;     // [n_tokens, ActivationBlocks(k)]: value = scale * quant
   float* sums = nullptr;       // [n_tokens, k / 16]: the sums of 16 quants, whole numbers
   float* step_sums = nullptr;  // [n_tokens, k / 32]: of 32
@@ -82,12 +83,19 @@ struct Activations {
   int32_t* outlier_ends = nullptr;
 };
 
-// Always inlined, as MaxOutliers and OutlierSegments are: files that are compiled for an
+// Always inlined, as the next three are: files that are compiled for an
 // instruction set of their own call them, and their copies must not become everybody's.
 
 // Scales of a token.
 [[gnu::always_inline]] constexpr int64_t ActivationBlocks(int64_t k) {
   return (k + kActivationBlock - 1) / kActivationBlock;
+}
+
+// Bytes from the quants of a token to the next one's: an odd number of cache lines, so that the
+// same elements of the tokens of a tile do not meet in one set of a cache.
+[[gnu::always_inline]] constexpr int64_t QuantStride(int64_t k) {
+  constexpr int64_t kLine = 64;
+  return ((k + kLine - 1) / kLine | 1) * kLine;
 }
 
 // How many outliers a token can have: n numbers above r times the root mean square of k numbers

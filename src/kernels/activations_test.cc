@@ -63,7 +63,8 @@ TEST_P(QuantizeKernels, QuantizingIsOffByHalfAStepAtMost) {
     // Blocks below 2^-121 become zero.
     const double bound = step == 0 ? 0x1p-121 : 0.50001 * step;
     ASSERT_NEAR(activations.Quantized(i / kLength, i % kLength), value, bound) << i;
-    ASSERT_LE(std::abs(int{activations.view().quants[i]}), 127);
+    const int8_t* of_token = activations.view().quants + i / kLength * QuantStride(kLength);
+    ASSERT_LE(std::abs(int{of_token[i % kLength]}), 127);
   }
 }
 
@@ -114,6 +115,16 @@ TEST_P(QuantizeKernels, ATokenHasNoMoreOutliersThanItsLengthAllows) {
     const OwnedActivations activations(table(), values, 1, 576);
     EXPECT_EQ(OutlierCount(activations.view(), 0), count < 36 ? count : 0) << count;
     EXPECT_FLOAT_EQ(static_cast<float>(activations.Quantized(0, 0)), 3.0f);
+  }
+}
+
+TEST_P(QuantizeKernels, OutliersOfAWideCopyAreFiveTimesTheRootMeanSquare) {
+  // Of n numbers among 512, all others 0, each is sqrt(512 / n) times the root mean square.
+  for (const int64_t count : {1, 20, 21, 33}) {
+    std::vector<float> values(2 * kWideActivationBlock, 0.0f);
+    std::fill_n(values.begin(), count, 3.0f);
+    const OwnedActivations activations(table(), values, 1, 2 * kWideActivationBlock, true);
+    EXPECT_EQ(OutlierCount(activations.view(), 0), count <= 20 ? count : 0) << count;
   }
 }
 
@@ -179,7 +190,8 @@ TEST_P(QuantizeKernels, AWideCopyHasOneScaleFor256AndSumsThatFit) {
       int32_t sum = 0;
       int32_t magnitude = 0;
       for (int64_t i = 0; i < kActivationSum; ++i) {
-        const int32_t quant = a.quants[token * kWideLength + group * kActivationSum + i];
+        const int32_t quant =
+            a.quants[token * QuantStride(kWideLength) + group * kActivationSum + i];
         sum += quant;
         magnitude += std::abs(quant);
       }

@@ -69,7 +69,7 @@ template <typename V, typename F, int kTokens, int phase>
   LoadWeights<V, F>(place, chunk, phase, w);
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
-    const int8_t* a = rows.quants + t * rows.k + kStep * step;
+    const int8_t* a = rows.quants + t * rows.quant_stride + kStep * step;
 #pragma GCC unroll 2
     for (int i = 0; i < kGroups; ++i) {
       Ints init = V::Broadcast(0);

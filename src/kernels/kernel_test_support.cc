@@ -133,7 +133,7 @@ double OwnedActivations::Quantized(int64_t token, int64_t i) const {
   for (int32_t n = 0; n < OutlierCount(view_, token); ++n) {
     if (outliers[n].index == i) return double{outliers[n].value};
   }
-  return Step(token, i) * view_.quants[token * view_.k + i];
+  return Step(token, i) * view_.quants[token * QuantStride(view_.k) + i];
 }
 
 double OwnedActivations::Step(int64_t token, int64_t i) const {

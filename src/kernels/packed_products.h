@@ -8,8 +8,8 @@
 //   kWidthsAlike    numbers of all widths are multiplied in the same way, without overflow
 //   kPairsLines     a panel's lines are kept in interleaved pairs (PairLines, LineOfPair)
 //   kPairsSums      a panel's whole sums are scaled in pairs
-//   kTileTokens, kTileVectors, kDirectTokens, kMostDirectTokens, kMostPlainTokens   as it says
-//                   there
+//   kTileTokens, kWholeTileTokens, kTileVectors, kDirectTokens, kMostDirectTokens,
+//   kMostPlainTokens   as it says there
 //   AsksAhead()     whether memory is to be asked for the weights of single tokens
 //
 // A few tokens are multiplied directly (kernels/direct_products.h), many through a panel of
@@ -78,9 +78,9 @@ void MultiplyGroups(const std::byte* groups, int64_t n_groups, const Activations
       [&](const std::byte* group, int64_t begin, int64_t end, int64_t row) {
         FillPanel<V, F, kZero>(group, k, begin, end, row, panel);
       },
-      [&](int64_t begin, int64_t end, int64_t first_row, int64_t n_rows) {
+      [&](int64_t begin, int64_t end, int64_t first_row, int64_t n_rows, UnpackedNext next) {
         MultiplySegment<V, PanelKindOf<V, F>>(PanelSegment{panel, begin, end, kZero}, n_rows,
-                                              activations, out + first_row, out_stride);
+                                              activations, out + first_row, out_stride, next);
       });
 }
 

@@ -218,9 +218,10 @@ struct TokenRows {
   const Outlier* outliers;
   const int32_t* outlier_ends;
   int64_t k;
+  int64_t quant_stride;
 
   TokenRows(const Activations& a, int64_t token)
-      : quants(a.quants + token * a.k),
+      : quants(a.quants + token * QuantStride(a.k)),
         scales(a.scales + token * ActivationBlocks(a.k)),
         sums(a.sums + token * (a.k / 16)),
         step_sums(a.step_sums + token * (a.k / 32)),
@@ -231,7 +232,8 @@ struct TokenRows {
         second_corrections(a.second_corrections + token * (a.k / 32)),
         outliers(a.outliers + token * MaxOutliers(a.k)),
         outlier_ends(a.outlier_ends + token * OutlierSegments(a.k)),
-        k(a.k) {}
+        k(a.k),
+        quant_stride(QuantStride(a.k)) {}
 
   // Of a group of 32 or 16 elements.
   template <int kGroup>

@@ -168,22 +168,63 @@ struct PanelSegment {
   int zero;  // what the panel's numbers are too large by
 };
 
+// The packed bytes that are unpacked next, asked for while the present panel is multiplied: a share
+// after each of its tiles, into the second cache.
+class UnpackedNext {
+ public:
+  UnpackedNext() = default;
+  UnpackedNext(const std::byte* first_group, int64_t n_groups, int64_t group_bytes, int64_t bytes)
+      : group_(first_group), n_groups_(n_groups), group_bytes_(group_bytes), bytes_(bytes) {}
+
+  // Asks for what is left of shares [0, n) of `of`.
+  void AskUpTo(int64_t n, int64_t of) {
+    const int64_t lines = bytes_ / kLine;
+    for (const int64_t end = lines * n / of; asked_ < end; ++asked_) {
+      for (int64_t i = 0; i < n_groups_; ++i) {
+        __builtin_prefetch(group_ + i * group_bytes_ + asked_ * kLine, 0, 2);
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  const std::byte* group_ = nullptr;  // where the segment begins in the first of n_groups
+  int64_t n_groups_ = 0;
+  int64_t group_bytes_ = 0;  // from one group to the next
+  int64_t bytes_ = 0;        // of each group
+  int64_t asked_ = 0;        // lines
+};
+
 // Takes groups of rows two at a time and a segment after another: fill(group, begin, end, row)
 // unpacks elements [begin, end) of each group as rows [row, row + 16), and multiply(begin, end,
-// first row, number of rows) follows.
+// first row, number of rows, what is unpacked next) follows.
 template <typename F, typename Fill, typename Multiply>
 [[gnu::always_inline]] inline void ForEachSegment(const std::byte* groups, int64_t n_groups,
                                                   int64_t k, const Fill& fill,
                                                   const Multiply& multiply) {
-  const int64_t group_bytes = kGroupRows * (k / F::kBlock) * kBlockBytes<F>;
+  constexpr int64_t kBytes = kGroupRows * kBlockBytes<F>;  // of a block of a group
+  const int64_t group_bytes = k / F::kBlock * kBytes;
+  const auto end_of = [&](int64_t begin) { return k - begin < kSegment ? k : begin + kSegment; };
+  const auto panel_of = [&](int64_t g) {
+    return n_groups - g < kPanelGroups ? n_groups - g : kPanelGroups;
+  };
+  const auto segment_of = [&](int64_t g, int64_t begin) {
+    return UnpackedNext(groups + g * group_bytes + begin / F::kBlock * kBytes, panel_of(g),
+                        group_bytes, (end_of(begin) - begin) / F::kBlock * kBytes);
+  };
   for (int64_t g = 0; g < n_groups; g += kPanelGroups) {
-    const int64_t of_panel = n_groups - g < kPanelGroups ? n_groups - g : kPanelGroups;
     for (int64_t begin = 0; begin < k; begin += kSegment) {
-      const int64_t end = k - begin < kSegment ? k : begin + kSegment;
-      for (int64_t i = 0; i < of_panel; ++i) {
+      const int64_t end = end_of(begin);
+      for (int64_t i = 0; i < panel_of(g); ++i) {
         fill(groups + (g + i) * group_bytes, begin, end, i * kGroupRows);
       }
-      multiply(begin, end, g * kGroupRows, of_panel * kGroupRows);
+      UnpackedNext next;
+      if (end < k) {
+        next = segment_of(g, end);
+      } else if (g + kPanelGroups < n_groups) {
+        next = segment_of(g + kPanelGroups, 0);
+      }
+      multiply(begin, end, g * kGroupRows, panel_of(g) * kGroupRows, next);
     }
   }
 }
@@ -270,17 +311,17 @@ template <typename V, int kVectors, typename Weights>
     if (outliers.begin == outliers.end) continue;
     float* of_token = out + t * out_stride + row;
     Floats total[kVectors];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < kVectors; ++r) total[r] = V::LoadFloats(of_token + r * V::kLanes);
     for (const Outlier* outlier = outliers.begin; outlier != outliers.end; ++outlier) {
       const uint32_t index = static_cast<uint32_t>(outlier->index) % uint32_t{kSegment};
       const Floats value = V::Broadcast(outlier->value);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int r = 0; r < kVectors; ++r) {
         total[r] = V::MultiplyAdd(weights(index, row + r * V::kLanes), value, total[r]);
       }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < kVectors; ++r) V::StoreFloats(total[r], of_token + r * V::kLanes);
   }
 }
@@ -314,7 +355,7 @@ template <typename V, typename Kind, int kVectors, int kTokens>
   typename V::Ints sums[kVectors][kTokens];
   const auto add_products = [&](int64_t group) {
     V::template DotTile<Kind::kBits, kGroup / 4, kVectors, kTokens>(
-        lines, kPanelLineBytes, rows.quants + kGroup * group, rows.k, sums);
+        lines, kPanelLineBytes, rows.quants + kGroup * group, rows.quant_stride, sums);
     lines += kGroupBytes;
   };
   constexpr int kGroups = kWideActivationBlock / kGroup;
@@ -391,12 +432,74 @@ template <typename V, typename Kind>
   return V::Load(terms.minima + 4 * ((block * kPairs + pair) * kPanelRows + row));
 }
 
-// Rows [row, row + kVectors * lanes) of a panel times a tile of tokens, all in whole numbers, whose
-// sums are added to `total`.
+// What ends a block of a panel, for the vector of rows from `row` on.
+template <typename V, typename Kind>
+struct BlockEnd {
+  static constexpr int kPairs = kWideActivationBlock / Kind::kGroup / 2;
+  Term<V> term;
+  typename V::Ints minima[kPairs];
+
+  BlockEnd() = default;
+  [[gnu::always_inline]] BlockEnd(const BlockTerms& terms, int64_t block, int64_t row)
+      : term(BlockTermOfPanel<V, Kind>(terms, block, row)) {
+    if constexpr (!Kind::kHasOffsets) return;
+#pragma GCC unroll 8
+    for (int pair = 0; pair < kPairs; ++pair) {
+      minima[pair] = MinimaOfPanel<V, Kind>(terms, block, pair, row);
+    }
+  }
+};
+
+// The sums of a tile. They lie in memory, which is hidden from the compiler's passes: what is added
+// to them comes once in many products, so the registers are left to other sums.
+template <typename V, int kVectors, int kTokens>
+class TileSums {
+ public:
+  // Go on from those of rows [0, kVectors * lanes) in `out`, unless they are the first.
+  [[gnu::always_inline]] TileSums(const float* out, int64_t out_stride, bool is_first) {
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 4
+      for (int r = 0; r < kVectors; ++r) {
+        const float* of_vector = out + t * out_stride + r * V::kLanes;
+        Set(t, r, is_first ? V::Zero() : V::LoadFloats(of_vector));
+      }
+    }
+    asm("" : "+r"(sums_) : : "memory");
+  }
+  TileSums(const TileSums&) = delete;
+  TileSums& operator=(const TileSums&) = delete;
+
+  // Those of a token and a vector of rows.
+  [[gnu::always_inline]] typename V::Floats Get(int t, int r) const {
+    return V::LoadFloats(sums_ + (t * kVectors + r) * V::kLanes);
+  }
+  [[gnu::always_inline]] void Set(int t, int r, typename V::Floats sums) const {
+    V::StoreFloats(sums, sums_ + (t * kVectors + r) * V::kLanes);
+  }
+
+  // Keeps those of tokens from `skip` on.
+  [[gnu::always_inline]] void Keep(int skip, float* out, int64_t out_stride) const {
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
+      if (t < skip) continue;
+#pragma GCC unroll 4
+      for (int r = 0; r < kVectors; ++r) {
+        V::StoreFloats(Get(t, r), out + t * out_stride + r * V::kLanes);
+      }
+    }
+  }
+
+ private:
+  alignas(64) float memory_[kTokens * kVectors * V::kLanes];
+  float* sums_ = memory_;
+};
+
+// Adds rows [row, row + kVectors * lanes) of a panel times a tile of tokens, in whole numbers.
 template <typename V, typename Kind, int kVectors, int kTokens>
 [[gnu::always_inline]] inline void AddWholeBlocks(const PanelSegment& segment, int64_t row,
                                                   const TokenRows& rows,
-                                                  typename V::Floats (&total)[kTokens][kVectors]) {
+                                                  const TileSums<V, kVectors, kTokens>& total) {
   constexpr int kGroups = kWideActivationBlock / Kind::kGroup;
   constexpr int64_t kScaleLines = V::kPairsSums ? kGroups / 2 : kGroups;
   const int shift = segment.zero == 0 ? 0 : CorrectionShift(segment.zero);
@@ -414,36 +517,43 @@ template <typename V, typename Kind, int kVectors, int kTokens>
         panel.lines + block * (kWideActivationBlock / 4) * kPanelLineBytes + 4 * row,
         panel.whole_scales + 4 * (block * kScaleLines * kPanelRows + row), rows,
         (first_block + block) * kGroups, shift, whole);
+    BlockEnd<V, Kind> ends[kVectors];
 #pragma GCC unroll 4
     for (int r = 0; r < kVectors; ++r) {
-      const int64_t of_vector = row + r * V::kLanes;
-      const Term<V> of_block = BlockTermOfPanel<V, Kind>(panel.terms, block, of_vector);
+      ends[r] = BlockEnd<V, Kind>(panel.terms, block, row + r * V::kLanes);
+    }
 #pragma GCC unroll 8
-      for (int t = 0; t < kTokens; ++t) {
-        total[t][r] = AddBlock<V, Kind>(
-            total[t][r], whole[r][t], of_block,
-            [&](int pair) { return MinimaOfPanel<V, Kind>(panel.terms, block, pair, of_vector); },
-            rows, t, (first_block + block) * (kWideActivationBlock / kStep));
+    for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 4
+      for (int r = 0; r < kVectors; ++r) {
+        const auto sum = AddBlock<V, Kind>(
+            total.Get(t, r), whole[r][t], ends[r].term,
+            [&](int pair) { return ends[r].minima[pair]; }, rows, t,
+            (first_block + block) * (kWideActivationBlock / kStep));
+        total.Set(t, r, sum);
       }
     }
   }
 }
 
-// Rows [row, row + kVectors * lanes) of a panel times a tile of tokens, whose sums are added to
-// `total`.
+// Adds rows [row, row + kVectors * lanes) of a panel times a tile of tokens.
 template <typename V, typename Kind, int kVectors, int kTokens>
 [[gnu::always_inline]] inline void AddSteps(const PanelSegment& segment, int64_t row,
                                             const TokenRows& rows,
-                                            typename V::Floats (&total)[kTokens][kVectors]) {
+                                            const TileSums<V, kVectors, kTokens>& tile) {
   using Ints = typename V::Ints;
   using Floats = typename V::Floats;
   constexpr int kGroup = Kind::kGroup;
   constexpr int kGroups = 32 / kGroup;  // of a step
-  Floats unscaled[kVectors][kTokens];   // of the steps that share the present scale of a token
+  Floats total[kVectors][kTokens];
+  Floats unscaled[kVectors][kTokens];  // of the steps that share the present scale of a token
 #pragma GCC unroll 4
   for (int r = 0; r < kVectors; ++r) {
 #pragma GCC unroll 8
-    for (int t = 0; t < kTokens; ++t) unscaled[r][t] = V::Zero();
+    for (int t = 0; t < kTokens; ++t) {
+      total[r][t] = tile.Get(t, r);
+      unscaled[r][t] = V::Zero();
+    }
   }
   const int shift = segment.zero == 0 ? 0 : CorrectionShift(segment.zero);
   const std::byte* lines = segment.panel.lines + 4 * row;
@@ -461,7 +571,7 @@ template <typename V, typename Kind, int kVectors, int kTokens>
         for (int r = 0; r < kVectors; ++r) sums[r][t] = first;
       }
       V::template DotTile<Kind::kBits, kGroup / 4, kVectors, kTokens>(
-          lines, kPanelLineBytes, rows.quants + kGroup * group, rows.k, sums);
+          lines, kPanelLineBytes, rows.quants + kGroup * group, rows.quant_stride, sums);
 #pragma GCC unroll 4
       for (int r = 0; r < kVectors; ++r) {
         const Floats scale = V::LoadFloats(scales + r * V::kLanes);
@@ -483,50 +593,49 @@ template <typename V, typename Kind, int kVectors, int kTokens>
       const Floats scale = V::Broadcast(rows.Scale(t, step));
 #pragma GCC unroll 4
       for (int r = 0; r < kVectors; ++r) {
-        total[t][r] = V::MultiplyAdd(unscaled[r][t], scale, total[t][r]);
+        total[r][t] = V::MultiplyAdd(unscaled[r][t], scale, total[r][t]);
         unscaled[r][t] = V::Zero();
       }
     }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kVectors; ++r) {
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) tile.Set(t, r, total[r][t]);
   }
 }
 
 // Rows [row, row + kVectors * lanes) of a panel times a tile of tokens; the sums go on from those
 // in `out`, unless the segment is the first. The first `skip` tokens' sums are not kept.
 template <typename V, typename Kind, int kVectors, int kTokens>
-[[gnu::noinline]] void MultiplyTile(const PanelSegment& segment, int64_t row, const TokenRows& rows,
-                                    int skip, float* out, int64_t out_stride) {
-  typename V::Floats total[kTokens][kVectors];
+[[gnu::noinline]] void MultiplyTile(const PanelSegment& of_panel, int64_t row,
+                                    const TokenRows& of_tokens, int skip, float* out,
+                                    int64_t out_stride) {
+  // Copies, which the compiler knows that no store changes.
+  const PanelSegment segment = of_panel;
+  const TokenRows rows = of_tokens;
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
-    float* of_token = out + t * out_stride + row;
-#pragma GCC unroll 4
-    for (int r = 0; r < kVectors; ++r) {
-      total[t][r] =
-          segment.begin == 0 || t < skip ? V::Zero() : V::LoadFloats(of_token + r * V::kLanes);
-    }
-    __builtin_prefetch(of_token, 1);
-    __builtin_prefetch(of_token + kVectors * V::kLanes - 1, 1);
+    __builtin_prefetch(out + t * out_stride + row, 1);
+    __builtin_prefetch(out + t * out_stride + row + kVectors * V::kLanes - 1, 1);
   }
+  const TileSums<V, kVectors, kTokens> total(out + row, out_stride, segment.begin == 0);
   if constexpr (IsWhole<Kind>) {
     AddWholeBlocks<V, Kind, kVectors, kTokens>(segment, row, rows, total);
   } else {
     AddSteps<V, Kind, kVectors, kTokens>(segment, row, rows, total);
   }
-#pragma GCC unroll 8
-  for (int t = 0; t < kTokens; ++t) {
-    if (t < skip) continue;
-    float* of_token = out + t * out_stride + row;
-#pragma GCC unroll 4
-    for (int r = 0; r < kVectors; ++r) V::StoreFloats(total[t][r], of_token + r * V::kLanes);
-  }
-  AddSegmentOutliers<V, kVectors>(segment.begin, row, rows, skip, kTokens, out, out_stride,
-                                  WeightsOfPanel<V, Kind>{segment.panel, segment.zero});
+  total.Keep(skip, out + row, out_stride);
 }
+
+// Tokens of a tile.
+template <typename V, typename Kind>
+inline constexpr int kTokensOfTile = IsWhole<Kind> ? V::kWholeTileTokens : V::kTileTokens;
 
 template <typename V, typename Kind>
 void MultiplySegment(const PanelSegment& segment, int64_t n_rows, const Activations& activations,
-                     float* out, int64_t out_stride) {
-  constexpr int kTokens = V::kTileTokens;
+                     float* out, int64_t out_stride, UnpackedNext next) {
+  constexpr int kTokens = kTokensOfTile<V, Kind>;
   constexpr int kVectors = V::kTileVectors;
   static_assert(kTokens <= V::kMostDirectTokens + 1);  // fewer than a tile do not come here
   for (int64_t token = 0; token < activations.n_tokens; token += kTokens) {
@@ -545,6 +654,18 @@ void MultiplySegment(const PanelSegment& segment, int64_t n_rows, const Activati
         MultiplyTile<V, Kind, 1, kTokens>(segment, row, rows, skip, of_tile, out_stride);
       }
     }
+    next.AskUpTo(first + kTokens, activations.n_tokens);
+  }
+  // Of all tokens together, so that the scales of the segment stay in the nearest cache.
+  const auto add_outliers = [&]<int kOfRows>() {
+    AddSegmentOutliers<V, kOfRows / V::kLanes>(
+        segment.begin, 0, TokenRows(activations, 0), 0, activations.n_tokens, out, out_stride,
+        WeightsOfPanel<V, Kind>{segment.panel, segment.zero});
+  };
+  if (n_rows == kPanelRows) {
+    add_outliers.template operator()<kPanelRows>();
+  } else {
+    add_outliers.template operator()<kGroupRows>();
   }
 }
 

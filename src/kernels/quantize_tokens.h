@@ -18,9 +18,10 @@ namespace {
 constexpr float kSmallestAmax = 0x1p-121f;
 
 // The square of the magnitude from which on a number of the token is an outlier; where a number is
-// infinite or NaN, or overflows when squared, so is this. The same additions in the same order
+// infinite or NaN, or overflows when squared, so is this. `ratio`: that magnitude over the root
+// mean square. The same additions in the same order
 // everywhere, in so many lanes that their latency is hidden.
-inline float SquaredOutlierLimit(const float* values, int64_t k) {
+inline float SquaredOutlierLimit(const float* values, int64_t k, int64_t ratio) {
   constexpr int64_t kLanes = kActivationStep;
   float lanes[kLanes] = {};
   for (int64_t i = 0; i < k; i += kLanes) {
@@ -33,8 +34,7 @@ inline float SquaredOutlierLimit(const float* values, int64_t k) {
     sum += static_cast<double>((lanes[lane] + lanes[lane + kLanes / 4]) +
                                (lanes[lane + kLanes / 2] + lanes[lane + kLanes / 4 * 3]));
   }
-  constexpr double kSquaredRatio = kOutlierRatio * kOutlierRatio;
-  return static_cast<float>(sum * kSquaredRatio / static_cast<double>(k));
+  return static_cast<float>(sum * static_cast<double>(ratio * ratio) / static_cast<double>(k));
 }
 
 // Where a block's part of a copy goes.
@@ -52,7 +52,7 @@ struct QuantizedBlock {
   // Of the block at element `at` of a token.
   QuantizedBlock(const Activations& a, int64_t token, int64_t at) {
     const int64_t element = token * a.k + at;
-    quants = a.quants + element;
+    quants = a.quants + token * QuantStride(a.k) + at;
     scale = a.scales + token * ActivationBlocks(a.k) + at / kActivationBlock;
     sums = a.sums + element / kActivationSum;
     step_sums = a.step_sums + element / kActivationStep;
@@ -205,7 +205,8 @@ void QuantizeTokens(const Activations& a, int64_t token_begin, int64_t token_end
   const int64_t most_outliers = MaxOutliers(k);
   for (int64_t token = token_begin; token < token_end; ++token) {
     const float* values = a.values + token * k;
-    const float limit = SquaredOutlierLimit(values, k);
+    const float limit =
+        SquaredOutlierLimit(values, k, a.is_wide ? kWideOutlierRatio : kOutlierRatio);
     OutlierList list{a.outliers + token * most_outliers, 0, static_cast<int32_t>(most_outliers)};
     for (int64_t segment = 0; segment < segments; ++segment) {
       const int64_t begin = segment * kOutlierSegment;

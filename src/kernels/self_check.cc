@@ -239,7 +239,8 @@ class Checker {
     std::vector<double> seen(static_cast<size_t>(a.n_tokens * a.k));
     for (int64_t i = 0; i < a.n_tokens * a.k; ++i) {
       seen[static_cast<size_t>(i)] = info.is_quantized
-                                         ? double{ScaleOf(a, i / a.k, i % a.k)} * a.quants[i]
+                                         ? double{ScaleOf(a, i / a.k, i % a.k)} *
+                                               a.quants[i / a.k * QuantStride(a.k) + i % a.k]
                                          : double{a.values[i]};
     }
     if (!info.is_quantized) return seen;

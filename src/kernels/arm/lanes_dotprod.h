@@ -30,6 +30,7 @@ struct Lanes4 {
   // 12 sums of integers and 12 of floats, the four vectors of a line and 16 activations of each
   // token make 31 of 32 registers, and 19 loads for 48 dot products.
   static constexpr int kTileTokens = 3;
+  static constexpr int kWholeTileTokens = 3;
   static constexpr int kTileVectors = 4;
   // 16 sums of floats (four vectors of rows take turns), the weights of a step and one token's
   // activations fit the registers.

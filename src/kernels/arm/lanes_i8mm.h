@@ -18,6 +18,7 @@ struct LanesI8mm : Lanes4 {
   // flight fit the 32 registers: 22 loads for 32 products. With 6 tokens GCC 12 kept 25 values in
   // memory.
   static constexpr int kTileTokens = 4;
+  static constexpr int kWholeTileTokens = 4;
   static constexpr int kTileVectors = 2;
 
   // Two lines of four rows to the first two rows of both, and the other two.

@@ -47,7 +47,8 @@ void MultiplyTile(const WeightPanel& panel, int64_t row, const Activations& acti
   const int64_t blocks = ActivationBlocks(k);
   const int8_t* weights = panel.quants + row * k;
   const float* weight_scales = panel.scales + row * groups;
-  const int8_t* quants = activations.quants + token * k;
+  const int64_t quant_stride = QuantStride(k);
+  const int8_t* quants = activations.quants + token * quant_stride;
   const float* scales = activations.scales + token * blocks;
 
   float32x4_t total[kRows][kTokens];
@@ -58,8 +59,8 @@ void MultiplyTile(const WeightPanel& panel, int64_t row, const Activations& acti
     int8x16_t a[kTokens][2];
 #pragma GCC unroll 2
     for (int t = 0; t < kTokens; ++t) {
-      a[t][0] = vld1q_s8(quants + t * k + step * kActivationStep);
-      a[t][1] = vld1q_s8(quants + t * k + step * kActivationStep + 16);
+      a[t][0] = vld1q_s8(quants + t * quant_stride + step * kActivationStep);
+      a[t][1] = vld1q_s8(quants + t * quant_stride + step * kActivationStep + 16);
     }
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {

@@ -45,7 +45,7 @@ void MultiplyPanel(const WeightPanel& panel, const Activations& activations, flo
       out[token * out_stride + row] = DotPanelRow(
           panel.quants + row * k, panel.scales + row * groups,
           panel.offsets == nullptr ? nullptr : panel.offsets + row * groups, k,
-          activations.quants + token * k, activations.scales + token * ActivationBlocks(k),
+          activations.quants + token * QuantStride(k), activations.scales + token * ActivationBlocks(k),
           activations.sums + token * (k / kActivationSum));
     }
   }

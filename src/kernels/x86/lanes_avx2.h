@@ -30,6 +30,7 @@ struct Lanes8 {
   // Eight sums of 16-bit integers, two vectors of weights, one of activations and what is in flight
   // fill the 16 registers; the sums of floats lie in memory.
   static constexpr int kTileTokens = 4;
+  static constexpr int kWholeTileTokens = 4;
   static constexpr int kTileVectors = 2;
   static constexpr int kDirectTokens = 4;
   static constexpr int kMostDirectTokens = 8;

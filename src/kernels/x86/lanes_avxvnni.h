@@ -15,6 +15,7 @@ struct Vectors8Vnni : Lanes8 {
   // Ten sums of integers, two vectors of weights, one of activations and what is in flight fill the
   // 16 registers; the sums of floats lie in memory.
   static constexpr int kTileTokens = 5;
+  static constexpr int kWholeTileTokens = 5;
 
   THAW_INLINE Ints AddFour(Ints sum, Ints w, Ints a) { return Instruction::AddFour(sum, w, a); }
 };

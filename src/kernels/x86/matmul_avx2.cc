@@ -53,7 +53,8 @@ void MultiplyTile(const WeightPanel& panel, int64_t row, const Activations& acti
   const int64_t blocks = ActivationBlocks(k);
   const int8_t* weights = panel.quants + row * k;
   const float* weight_scales = panel.scales + row * groups;
-  const int8_t* quants = activations.quants + token * k;
+  const int64_t quant_stride = QuantStride(k);
+  const int8_t* quants = activations.quants + token * quant_stride;
   const float* scales = activations.scales + token * blocks;
 
   __m256 total[kRows][kTokens];
@@ -79,7 +80,7 @@ void MultiplyTile(const WeightPanel& panel, int64_t row, const Activations& acti
 #pragma GCC unroll 4
     for (int t = 0; t < kTokens; ++t) {
       const __m256i a = _mm256_loadu_si256(
-          reinterpret_cast<const __m256i*>(quants + t * k + step * kActivationStep));
+          reinterpret_cast<const __m256i*>(quants + t * quant_stride + step * kActivationStep));
       const __m256 scale = _mm256_broadcast_ss(scales + t * blocks + step / kStepsOfScale);
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {

@@ -202,16 +202,8 @@ template <typename V, typename Kind, int kGroups>
 [[gnu::noinline]] void AddTile(const std::byte* products, const BlockTerms& terms, int64_t block,
                                const TokenRows& rows, int64_t first_step, float* sums) {
   using Ints = typename V::Ints;
-  constexpr int kPairs = kWideActivationBlock / Kind::kGroup / 2;
   for (int64_t row = 0; row < kGroups * kGroupRows; row += V::kLanes) {
-    const Term<V> of_block = BlockTermOfPanel<V, Kind>(terms, block, row);
-    Ints minima[kPairs];
-    if constexpr (Kind::kHasOffsets) {
-#pragma GCC unroll 8
-      for (int pair = 0; pair < kPairs; ++pair) {
-        minima[pair] = MinimaOfPanel<V, Kind>(terms, block, pair, row);
-      }
-    }
+    const BlockEnd<V, Kind> end(terms, block, row);
 #pragma GCC unroll 4
     for (int64_t t = 0; t < kTileTokens; ++t) {
       const int64_t at = PlaceOfSum(t, row);
@@ -219,8 +211,8 @@ template <typename V, typename Kind, int kGroups>
       const Ints high = V::Load(products + 4 * at + 2 * kTileBytes);
       const Ints sum = V::Add(V::template ShiftLeft<kPlaneBits>(high), low);
       const typename V::Floats total = AddBlock<V, Kind>(
-          V::LoadFloats(sums + at), sum, of_block, [&](int pair) { return minima[pair]; }, rows, t,
-          first_step);
+          V::LoadFloats(sums + at), sum, end.term, [&](int pair) { return end.minima[pair]; }, rows,
+          t, first_step);
       V::StoreFloats(total, sums + at);
     }
   }
@@ -253,8 +245,8 @@ template <typename V, int kGroups>
 // A segment of kGroups groups of rows times all tokens.
 template <typename V, typename Tiles, typename Kind, int kGroups>
 [[gnu::noinline]] void MultiplySegmentByTiles(const PlanesSegment& segment, const Activations& a,
-                                              float* out, int64_t out_stride,
-                                              TileScratch& scratch) {
+                                              float* out, int64_t out_stride, TileScratch& scratch,
+                                              UnpackedNext next) {
   constexpr int kVectors = kGroups * static_cast<int>(kGroupRows) / V::kLanes;
   const int64_t blocks = (segment.end - segment.begin) / kWideActivationBlock;
   for (int64_t chunk = 0; chunk < a.n_tokens; chunk += kChunkTokens) {
@@ -286,8 +278,9 @@ template <typename V, typename Tiles, typename Kind, int kGroups>
     for (int64_t unit = 0; unit < units; ++unit) {
       const int64_t block = unit / tiles;
       const int64_t element = segment.begin + block * kWideActivationBlock;
-      MultiplyBlockByTiles<Tiles, kGroups>(segment.planes, block,
-                                           a.quants + first_of(unit % tiles) * a.k + element, a.k);
+      MultiplyBlockByTiles<Tiles, kGroups>(
+          segment.planes, block, a.quants + first_of(unit % tiles) * QuantStride(a.k) + element,
+          QuantStride(a.k));
       if (unit > 0) add(unit - 1);
       StoreProducts<Tiles, kGroups>(scratch.products);
     }
@@ -298,6 +291,7 @@ template <typename V, typename Tiles, typename Kind, int kGroups>
     }
     AddSegmentOutliers<V, kVectors>(segment.begin, 0, TokenRows(a, 0), chunk, chunk_end, out,
                                     out_stride, WeightsOfPlanes<V, Kind>{segment.planes});
+    next.AskUpTo(chunk_end, a.n_tokens);
   }
 }
 
@@ -324,14 +318,14 @@ void MultiplyGroupsByTiles(const std::byte* groups, int64_t n_groups, const Acti
       [&](const std::byte* group, int64_t begin, int64_t end, int64_t row) {
         FillPlanes<V, F>(group, a.k, begin, end, row, planes);
       },
-      [&](int64_t begin, int64_t end, int64_t first_row, int64_t n_rows) {
+      [&](int64_t begin, int64_t end, int64_t first_row, int64_t n_rows, UnpackedNext next) {
         const PlanesSegment segment{planes, begin, end};
         if (n_rows == kPanelRows) {
           MultiplySegmentByTiles<V, Tiles, Kind, 2>(segment, a, out + first_row, out_stride,
-                                                    of_tiles);
+                                                    of_tiles, next);
         } else {
           MultiplySegmentByTiles<V, Tiles, Kind, 1>(segment, a, out + first_row, out_stride,
-                                                    of_tiles);
+                                                    of_tiles, next);
         }
       });
   Tiles::Release();
