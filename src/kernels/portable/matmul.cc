@@ -42,11 +42,12 @@ void MultiplyPanel(const WeightPanel& panel, const Activations& activations, flo
   const int64_t groups = k / kUnpackGroup;
   for (int64_t token = 0; token < activations.n_tokens; ++token) {
     for (int64_t row = 0; row < panel.n_rows; ++row) {
-      out[token * out_stride + row] = DotPanelRow(
-          panel.quants + row * k, panel.scales + row * groups,
-          panel.offsets == nullptr ? nullptr : panel.offsets + row * groups, k,
-          activations.quants + token * QuantStride(k), activations.scales + token * ActivationBlocks(k),
-          activations.sums + token * (k / kActivationSum));
+      out[token * out_stride + row] =
+          DotPanelRow(panel.quants + row * k, panel.scales + row * groups,
+                      panel.offsets == nullptr ? nullptr : panel.offsets + row * groups, k,
+                      activations.quants + token * QuantStride(k),
+                      activations.scales + token * ActivationBlocks(k),
+                      activations.sums + token * (k / kActivationSum));
     }
   }
 }

@@ -27,8 +27,8 @@ struct Vectors16 {
   static constexpr bool kPairsSums = true;
   // Tokens and vectors of rows of a tile of a panel: 10 sums of integers and 20 of floats and two
   // vectors of weights fill the 32 registers. With 12 sums of each kind a third of them lies in
-  // memory, which is slower by a fourteenth. In whole numbers there are 12 sums of a group and 12 of
-  // a block, and only those of a row lie in memory.
+  // memory, which is slower by a fourteenth. In whole numbers there are 12 sums of a group and 12
+  // of a block, and only those of a row lie in memory.
   static constexpr int kTileTokens = 5;
   static constexpr int kWholeTileTokens = 6;
   static constexpr int kTileVectors = 2;
