@@ -10,8 +10,8 @@
 // A few numbers of a token are many times larger than the rest (the same channels in every layer).
 // In int8 such an outlier would take the whole range of its block and leave the other 63 values a
 // few steps, which is where most of the error of a forward pass comes from. So numbers above
-// kOutlierRatio times the token's root mean square are kept as floats and multiplied apart; their
-// quants are 0. (docs/decisions/0003-outliers.md has the measurement.)
+// kOutlierRatio (kWideOutlierRatio) times the token's root mean square are kept as floats and
+// multiplied apart; their quants are 0. (docs/decisions/0003-outliers.md has the measurement.)
 //
 // Everything is a view: the caller owns the floats and the memory of the copy. Tokens are
 // independent, so different threads may quantize different tokens.
@@ -83,8 +83,8 @@ struct Activations {
   int32_t* outlier_ends = nullptr;
 };
 
-// Always inlined, as the next three are: files that are compiled for an
-// instruction set of their own call them, and their copies must not become everybody's.
+// Always inlined, as the next three are: files that are compiled for an instruction set of their
+// own call them, and their copies must not become everybody's.
 
 // Scales of a token.
 [[gnu::always_inline]] constexpr int64_t ActivationBlocks(int64_t k) {

@@ -19,8 +19,8 @@ constexpr float kSmallestAmax = 0x1p-121f;
 
 // The square of the magnitude from which on a number of the token is an outlier; where a number is
 // infinite or NaN, or overflows when squared, so is this. `ratio`: that magnitude over the root
-// mean square. The same additions in the same order
-// everywhere, in so many lanes that their latency is hidden.
+// mean square. The same additions in the same order everywhere, in so many lanes that their latency
+// is hidden.
 inline float SquaredOutlierLimit(const float* values, int64_t k, int64_t ratio) {
   constexpr int64_t kLanes = kActivationStep;
   float lanes[kLanes] = {};
