@@ -92,11 +92,21 @@ bool MayUseTiles() {
 #endif
 }
 
-// The maker's name, as leaf 0 spells it.
-bool IsMadeByIntel() {
-  const CpuidRegisters r = Cpuid(0, 0);
-  return r.ebx == signature_INTEL_ebx && r.edx == signature_INTEL_edx &&
-         r.ecx == signature_INTEL_ecx;
+// The maker's name is spelt by three registers of leaf 0.
+bool IsMadeByIntel(const CpuidRegisters& leaf0) {
+  return leaf0.ebx == signature_INTEL_ebx && leaf0.edx == signature_INTEL_edx &&
+         leaf0.ecx == signature_INTEL_ecx;
+}
+
+bool IsMadeByAmd(const CpuidRegisters& leaf0) {
+  return leaf0.ebx == signature_AMD_ebx && leaf0.edx == signature_AMD_edx &&
+         leaf0.ecx == signature_AMD_ecx;
+}
+
+// The family that leaf 1 tells: the base one, from 15 on with the extended one added to it.
+int FamilyOf(const CpuidRegisters& leaf1) {
+  const uint32_t base = leaf1.eax >> 8 & 0xf;
+  return static_cast<int>(base < 0xf ? base : base + (leaf1.eax >> 20 & 0xff));
 }
 
 std::string BrandString() {
@@ -120,8 +130,10 @@ std::string BrandString() {
 CpuFeatures Detect() {
   CpuFeatures f;
   f.name = BrandString();
-  f.is_intel = IsMadeByIntel();
+  const CpuidRegisters leaf0 = Cpuid(0, 0);
   const CpuidRegisters leaf1 = Cpuid(1, 0);
+  f.is_intel = IsMadeByIntel(leaf0);
+  if (IsMadeByAmd(leaf0)) f.amd_family = FamilyOf(leaf1);
   if (!Bit(leaf1.ecx, 27)) return f;  // no XGETBV: nothing beyond SSE is usable
   constexpr uint64_t kAvxStates = 0x6;
   constexpr uint64_t kAvx512States = 0xe6;

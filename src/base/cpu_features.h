@@ -14,6 +14,7 @@ struct CpuFeatures {
 
   // x86-64
   bool is_intel = false;  // made by Intel: how memory is best read differs
+  int amd_family = 0;     // of those made by AMD: 0x19 is Zen 3 and 4, 0x1a Zen 5
   bool avx2 = false;
   bool fma = false;
   bool f16c = false;

@@ -16,6 +16,9 @@ TEST(HostCpu, AgreesWithTheCompilersOwnDetection) {
   EXPECT_EQ(HostCpu().avx512vbmi, __builtin_cpu_supports("avx512vbmi") != 0);
   EXPECT_EQ(HostCpu().avx512vbmi2, __builtin_cpu_supports("avx512vbmi2") != 0);
   EXPECT_EQ(HostCpu().is_intel, __builtin_cpu_is("intel") != 0);
+  EXPECT_EQ(HostCpu().amd_family != 0, __builtin_cpu_is("amd") != 0);
+  EXPECT_EQ(HostCpu().amd_family == 0x17, __builtin_cpu_is("amdfam17h") != 0);
+  EXPECT_EQ(HostCpu().amd_family == 0x19, __builtin_cpu_is("amdfam19h") != 0);
 }
 #elif defined(__aarch64__)
 TEST(HostCpu, HasANameAndNothingOfAnotherArchitecture) {

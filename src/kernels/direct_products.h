@@ -15,13 +15,34 @@
 namespace thaw {
 namespace {
 
-// Whether memory is asked for ahead of the weights. With several tokens every format needs it:
-// their work leaves loads fewer places to run ahead. With one token the blocks that lose the
-// hardware's own prefetching need it, and the others where the hardware runs ahead too little.
-template <typename V, typename F, int kTokens>
-[[gnu::always_inline]] inline bool AsksAhead() {
-  if constexpr (F::kPrefetches || kTokens > 1) return true;
-  return V::AsksAhead();
+// Asks for what a step reads V::kAheadBytes further on: a share of a chunk's lines with each of its
+// steps, evenly spread, so that no burst fills the queue.
+template <typename V, typename F, int phase, int kCacheHint>
+[[gnu::always_inline]] inline void AskForLinesOfStep(const BlockPlace& place, int chunk) {
+  constexpr int64_t kBlockLines = (kGroupRows * kBlockBytes<F> + 63) / 64;
+  constexpr int64_t kChunkLines = (kBlockLines + F::kChunks - 1) / F::kChunks;
+  constexpr int64_t kBegin = kChunkLines * phase / F::kPhases;
+  constexpr int64_t kEnd = kChunkLines * (phase + 1) / F::kPhases;
+  const std::byte* ahead = place.body + V::kAheadBytes + 64 * kChunkLines * chunk;
+  // Where a vector holds but a part of the rows, each part asks for its share.
+  constexpr int64_t kParts = kGroupRows / V::kLanes;
+  const int64_t part = place.lane / V::kLanes;
+#pragma GCC unroll 16
+  for (int64_t line = kBegin; line < kEnd; line += kParts) {
+    if (line + part < kEnd) __builtin_prefetch(ahead + 64 * (line + part), 0, kCacheHint);
+  }
+}
+
+// Asks for memory ahead of the weights, where that is faster. Elsewhere several tokens of every
+// format need it still: their work leaves loads fewer places to run ahead; and so do the blocks
+// that lose the hardware's own prefetching.
+template <typename V, typename F, int kTokens, int phase>
+[[gnu::always_inline]] inline void AskAhead(const BlockPlace& place, int chunk) {
+  if (V::AsksAhead()) {
+    AskForLinesOfStep<V, F, phase, kIntoL1>(place, chunk);
+  } else if constexpr (F::kPrefetches || kTokens > 1) {
+    AskForLinesOfStep<V, F, phase, kIntoL2>(place, chunk);
+  }
 }
 
 // The sums of some tokens and a vector of rows.
@@ -53,20 +74,13 @@ template <typename V, typename F, int kTokens, int phase>
   const int64_t step = first_step + step_of_block;
   constexpr int kGroups = 32 / F::kGroup;
   const int group = step_of_block * kGroups;
-  // A share of the block's lines with every step: evenly spread, no burst fills the queue.
-  constexpr int64_t kLines = (kGroupRows * kBlockBytes<F> / kStepsOfBlock<F> + 63) / 64;
-  if (AsksAhead<V, F, kTokens>()) {
-    // Where a vector holds but a part of the rows, each part asks for its share.
-    const std::byte* ahead = place.body + kPrefetchBytes + step_of_block * kLines * 64;
-    constexpr int64_t kParts = kGroupRows / V::kLanes;
-    const int64_t part = place.lane / V::kLanes;
-#pragma GCC unroll 16
-    for (int64_t line = 0; line < kLines; line += kParts) {
-      if (line + part < kLines) __builtin_prefetch(ahead + 64 * (line + part), 0, 2);
-    }
-  }
+  AskAhead<V, F, kTokens, phase>(place, chunk);
+  // Keeps the compiler from loading for several steps at once, in an order of its own: the hardware
+  // follows lines that are read in their order.
+  BlockPlace at = place;
+  asm volatile("" : "+r"(at.body));
   Ints w[8];
-  LoadWeights<V, F>(place, chunk, phase, w);
+  LoadWeights<V, F>(at, chunk, phase, w);
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
     const int8_t* a = rows.quants + t * rows.quant_stride + kStep * step;

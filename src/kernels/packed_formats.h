@@ -31,9 +31,10 @@ namespace {
 inline constexpr int64_t kGroupRows = 16;
 inline constexpr int64_t kLineBytes = 64;  // four bytes of each of 16 rows
 
-// How far ahead of the weights that are multiplied memory is asked for, into the L2 cache: into L1
-// was slower (Zen 4).
-inline constexpr int64_t kPrefetchBytes = 9 << 10;
+// Where memory is asked for to, for __builtin_prefetch: the lanes say which is faster (AsksAhead in
+// kernels/packed_products.h).
+inline constexpr int kIntoL1 = 3;
+inline constexpr int kIntoL2 = 2;
 
 // Scale and offset of a group, for the rows of one vector. Formats make them one by one (TermOf),
 // so that all of a block can be had, by an unrolled loop, or a single one.

@@ -10,7 +10,8 @@
 //   kPairsSums      a panel's whole sums are scaled in pairs
 //   kTileTokens, kWholeTileTokens, kTileVectors, kDirectTokens, kMostDirectTokens,
 //   kMostPlainTokens   as it says there
-//   AsksAhead()     whether memory is to be asked for the weights of single tokens
+//   AsksAhead()     whether memory is to be asked for all weights, into the L1 cache
+//   kAheadBytes     how far ahead of the weights that are multiplied memory is asked for
 //
 // A few tokens are multiplied directly (kernels/direct_products.h), many through a panel of
 // unpacked rows (kernels/panel_products.h).

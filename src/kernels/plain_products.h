@@ -104,11 +104,13 @@ template <typename V, Plain type, int kTokens, int kParts>
     }
   };
   int64_t line = 0;
-  const bool asks_ahead = kTokens == 1 && V::AsksAhead();
+  const bool asks_ahead = V::AsksAhead();
   for (; line + kLines <= lines; line += kLines, p += kLines * kLine) {
     if (asks_ahead) {
 #pragma GCC unroll 4
-      for (int i = 0; i < kLines; ++i) __builtin_prefetch(p + kPrefetchBytes + i * kLine, 0, 2);
+      for (int i = 0; i < kLines; ++i) {
+        __builtin_prefetch(p + V::kAheadBytes + i * kLine, 0, kIntoL1);
+      }
     }
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; ++part) {

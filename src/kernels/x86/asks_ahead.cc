@@ -3,7 +3,12 @@
 #include "base/cpu_features.h"
 
 namespace thaw::x86 {
+namespace {
 
-const bool kAsksAhead = HostCpu().is_intel;
+constexpr int kFamilyOfZen5 = 0x1a;
+
+}  // namespace
+
+const bool kAsksAhead = HostCpu().is_intel || HostCpu().amd_family >= kFamilyOfZen5;
 
 }  // namespace thaw::x86

@@ -35,6 +35,7 @@ struct Lanes8 {
   static constexpr int kDirectTokens = 4;
   static constexpr int kMostDirectTokens = 8;
   static constexpr int kMostPlainTokens = 3;  // times floats: four sums of each
+  static constexpr int64_t kAheadBytes = 8 << 10;
   THAW_INLINE bool AsksAhead() { return x86::kAsksAhead; }
 
   THAW_INLINE Ints Load(const std::byte* p) {
