@@ -295,7 +295,7 @@ class Model {
   // Splits products into work_items_: tiles that are in memory first, so that the others have
   // time to come.
   void PlanWork(std::span<const Product> products);
-  void PlanTile(const Product& product, int32_t tile, int64_t rows_per_item);
+  void PlanTile(const Product& product, int32_t tile, int64_t& rows_left);
 
   const ModelConfig config_;
   const ModelWeights weights_;

@@ -12,28 +12,19 @@
 namespace thaw {
 namespace {
 
-// Rows that one thread multiplies at a time: several runs a thread even out threads of unequal
-// speed, and a run of fewer rows than this costs more in bookkeeping than it evens out.
-constexpr int64_t kMinRowsPerItem = 2 * kPackedGroupRows;
-constexpr int64_t kItemsPerThread = 4;
+// Rows that one thread multiplies at a time: of the rows that nobody has taken, this share of an
+// even part. Long runs are read in one stream; short ones at the end let all threads finish
+// together.
+constexpr int64_t kShareOfEvenPart = 2;
 
-// With this many tokens a run of rows takes so long that more of them are worth it.
-constexpr int64_t kManyTokens = 32;
-constexpr int64_t kItemsOfMany = 16;
+// What a product is multiplied in: a run of fewer rows costs more than it evens out.
+constexpr int64_t kMinRowsPerItem = 2 * kPackedGroupRows;
 
 }  // namespace
 
 void Model::PlanWork(std::span<const Product> products) {
-  int64_t total_rows = 0;
-  int64_t n_tokens = 0;
-  for (const Product& product : products) {
-    total_rows += product.weights->rows;
-    n_tokens = std::max(n_tokens, product.activations->n_tokens / product.weights->n_heads);
-  }
-  const int64_t items_per_thread = n_tokens < kManyTokens ? kItemsPerThread : kItemsOfMany;
-  const int64_t items = items_per_thread * pool_.thread_count();
-  const int64_t even_share = (total_rows + items - 1) / items;
-  const int64_t rows_per_item = RoundUp(even_share, kMinRowsPerItem);
+  int64_t rows_left = 0;
+  for (const Product& product : products) rows_left += product.weights->rows;
   work_items_.clear();
   visit_count_ = 0;
   streamed_.clear();
@@ -42,31 +33,32 @@ void Model::PlanWork(std::span<const Product> products) {
     const TileMap::Range tiles = cache_.map().tiles_of(product.weights->matrix, product.expert);
     for (int32_t tile = tiles.first; tile < tiles.first + tiles.count; ++tile) {
       if (cache_.HasPlace(tile) || (cache_.map().is_chosen(tile) && cache_.IsResident(tile))) {
-        PlanTile(product, tile, rows_per_item);
+        PlanTile(product, tile, rows_left);
       } else {
         streamed_.push_back({&product, tile});
       }
     }
   }
-  for (const auto& [product, tile] : streamed_) PlanTile(*product, tile, rows_per_item);
+  for (const auto& [product, tile] : streamed_) PlanTile(*product, tile, rows_left);
 }
 
-void Model::PlanTile(const Product& product, int32_t tile, int64_t rows_per_item) {
+void Model::PlanTile(const Product& product, int32_t tile, int64_t& rows_left) {
   const int64_t rows = cache_.map().tile(tile).row_count;
   // Coded rows are decoded stream by stream.
-  if (cache_.map().tile(tile).is_coded) {
-    const int64_t unit = cache_.map().matrix_of(tile).frozen->rows_per_stream;
-    rows_per_item = std::max(rows_per_item / unit, int64_t{1}) * unit;
-  }
+  const int64_t unit = cache_.map().tile(tile).is_coded
+                           ? cache_.map().matrix_of(tile).frozen->rows_per_stream
+                           : kMinRowsPerItem;
   SharedPin& visit = visits_[visit_count_++];
-  visit.Start(tile, static_cast<int32_t>((rows + rows_per_item - 1) / rows_per_item));
-  for (int64_t begin = 0; begin < rows; begin += rows_per_item) {
-    work_items_.push_back({.product = &product,
-                           .tile = tile,
-                           .visit = &visit,
-                           .row_begin = begin,
-                           .row_end = std::min(begin + rows_per_item, rows)});
+  int32_t parts = 0;
+  for (int64_t begin = 0; begin < rows; ++parts) {
+    const int64_t share = rows_left / (kShareOfEvenPart * pool_.thread_count());
+    const int64_t end = std::min(begin + RoundUp(std::max(share, unit), unit), rows);
+    work_items_.push_back(
+        {.product = &product, .tile = tile, .visit = &visit, .row_begin = begin, .row_end = end});
+    rows_left -= end - begin;
+    begin = end;
   }
+  visit.Start(tile, parts);
 }
 
 void Model::ScaleRows(const Product& product, int64_t begin, int64_t end) {
