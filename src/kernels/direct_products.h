@@ -76,9 +76,10 @@ template <typename V, typename F, int kTokens, int phase>
   const int group = step_of_block * kGroups;
   AskAhead<V, F, kTokens, phase>(place, chunk);
   // Keeps the compiler from loading for several steps at once, in an order of its own: the hardware
-  // follows lines that are read in their order.
+  // follows lines that are read in their order. Vectors of half a line have no registers for what
+  // is then loaded twice (docs/decisions/0016-memory-ahead.md).
   BlockPlace at = place;
-  asm volatile("" : "+r"(at.body));
+  if constexpr (V::kLanes == kGroupRows) asm volatile("" : "+r"(at.body));
   Ints w[8];
   LoadWeights<V, F>(at, chunk, phase, w);
 #pragma GCC unroll 8

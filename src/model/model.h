@@ -295,6 +295,7 @@ class Model {
   // Splits products into work_items_: tiles that are in memory first, so that the others have
   // time to come.
   void PlanWork(std::span<const Product> products);
+  // Those of one tile; `rows_left`: of all products, those that are in no item yet.
   void PlanTile(const Product& product, int32_t tile, int64_t& rows_left);
 
   const ModelConfig config_;

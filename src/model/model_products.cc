@@ -12,12 +12,12 @@
 namespace thaw {
 namespace {
 
-// Rows that one thread multiplies at a time: of the rows that nobody has taken, this share of an
-// even part. Long runs are read in one stream; short ones at the end let all threads finish
-// together.
-constexpr int64_t kShareOfEvenPart = 2;
+// A thread takes one of so many parts of its even share of the rows that nobody has taken yet: long
+// runs, which are read in one stream, at first, and short ones at the end, so that all threads
+// finish together.
+constexpr int64_t kPartsOfShare = 2;
 
-// What a product is multiplied in: a run of fewer rows costs more than it evens out.
+// A run of fewer rows than this costs more in bookkeeping than it evens out.
 constexpr int64_t kMinRowsPerItem = 2 * kPackedGroupRows;
 
 }  // namespace
@@ -51,8 +51,8 @@ void Model::PlanTile(const Product& product, int32_t tile, int64_t& rows_left) {
   SharedPin& visit = visits_[visit_count_++];
   int32_t parts = 0;
   for (int64_t begin = 0; begin < rows; ++parts) {
-    const int64_t share = rows_left / (kShareOfEvenPart * pool_.thread_count());
-    const int64_t end = std::min(begin + RoundUp(std::max(share, unit), unit), rows);
+    const int64_t part = rows_left / (kPartsOfShare * pool_.thread_count());
+    const int64_t end = std::min(begin + RoundUp(std::max(part, unit), unit), rows);
     work_items_.push_back(
         {.product = &product, .tile = tile, .visit = &visit, .row_begin = begin, .row_end = end});
     rows_left -= end - begin;

@@ -1,9 +1,9 @@
 // Whether kernels ask memory for all weights well before they are used, into the L1 cache, by a
 // constant of the machine. Where they do not, only what needs it is asked for, into L2. The
 // hardware's prefetching alone left decode of Q4_0 at 57 % of the rate of memory on Intel, asked
-// ahead it reached 80 %; on a Zen 5 one thread read 1.3 times as fast, and Q6_K 1.6 times as fast
-// as into L2; on a Zen 4 asking for all cost a fifth. Measured:
-// docs/decisions/0016-memory-ahead.md.
+// ahead it reached 80 %; on a Zen 5 prototypes read Q4_K at 95 to 100 % of it, and at 52 to 67 %
+// when nothing was asked; on a Zen 4 asking for all cost up to a tenth.
+// docs/decisions/0016-memory-ahead.md
 #pragma once
 
 namespace thaw::x86 {
