@@ -2,7 +2,7 @@
 // constant of the machine. Where they do not, only what needs it is asked for, into L2. The
 // hardware's prefetching alone left decode of Q4_0 at 57 % of the rate of memory on Intel, asked
 // ahead it reached 80 %; on a Zen 5 prototypes read Q4_K at 95 to 100 % of it, and at 52 to 67 %
-// when nothing was asked; on a Zen 4 asking for all cost up to a tenth.
+// when nothing was asked; on a Zen 4 asking for all cost a tenth and more.
 // docs/decisions/0016-memory-ahead.md
 #pragma once
 
