@@ -33,6 +33,16 @@ template <typename V, typename F, int phase, int kCacheHint>
   }
 }
 
+// Whether the lines of a format are loaded in the order of memory, to which the compiler is kept.
+template <typename V, typename F>
+inline constexpr bool kIsLoadedInOrder = V::kLoadsInOrder && !HasGrid<F>;
+
+// Whether the hardware does not follow a format's lines by itself: where it loses them
+// (kPrefetches), but for blocks that are loaded in order and evenly, a run of lines in one of two
+// steps at least.
+template <typename V, typename F>
+inline constexpr bool kIsLost = F::kPrefetches && !(kIsLoadedInOrder<V, F> && F::kPhases <= 2);
+
 // Asks for memory ahead of the weights, where that is faster. Elsewhere several tokens of every
 // format need it still: their work leaves loads fewer places to run ahead; and so do the blocks
 // that lose the hardware's own prefetching.
@@ -40,7 +50,7 @@ template <typename V, typename F, int kTokens, int phase>
 [[gnu::always_inline]] inline void AskAhead(const BlockPlace& place, int chunk) {
   if (V::AsksAhead()) {
     AskForLinesOfStep<V, F, phase, kIntoL1>(place, chunk);
-  } else if constexpr (F::kPrefetches || kTokens > 1) {
+  } else if constexpr (kTokens > 1 || kIsLost<V, F>) {
     AskForLinesOfStep<V, F, phase, kIntoL2>(place, chunk);
   }
 }
@@ -62,9 +72,26 @@ struct DirectSums<V, F, kTokens> {
   [[gnu::always_inline]] void Clear(int t) { unscaled[t] = V::Broadcast(0); }
 };
 
+// LoadWeights, line by line where they are loaded in order: the hardware follows lines that are
+// read as they lie at the rate of memory, and loses them when the compiler takes one before another
+// (docs/decisions/0016-memory-ahead.md).
+template <typename V, typename F>
+[[gnu::always_inline]] inline void LoadWeightsInOrder(BlockPlace& at, int chunk, int phase,
+                                                      typename V::Ints (&w)[8]) {
+  if constexpr (kIsLoadedInOrder<V, F>) {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      w[j] = F::template LineOf<V>(at, chunk, phase, j);
+      asm volatile("" : "+r"(at.body) : "v"(w[j]));
+    }
+  } else {
+    LoadWeights<V, F>(at, chunk, phase, w);
+  }
+}
+
 // Adds the products of step `phase` of a chunk to the sums of kTokens tokens.
 template <typename V, typename F, int kTokens, int phase>
-[[gnu::always_inline]] inline void MultiplyStep(const BlockPlace& place, int chunk,
+[[gnu::always_inline]] inline void MultiplyStep(BlockPlace& place, int chunk,
                                                 const Terms<V, F>& terms, const TokenRows& rows,
                                                 int64_t first_step,
                                                 DirectSums<V, F, kTokens>& of_tokens) {
@@ -75,13 +102,8 @@ template <typename V, typename F, int kTokens, int phase>
   constexpr int kGroups = 32 / F::kGroup;
   const int group = step_of_block * kGroups;
   AskAhead<V, F, kTokens, phase>(place, chunk);
-  // Keeps the compiler from loading for several steps at once, in an order of its own: the hardware
-  // follows lines that are read in their order. Vectors of half a line have no registers for what
-  // is then loaded twice (docs/decisions/0016-memory-ahead.md).
-  BlockPlace at = place;
-  if constexpr (V::kLanes == kGroupRows) asm volatile("" : "+r"(at.body));
   Ints w[8];
-  LoadWeights<V, F>(at, chunk, phase, w);
+  LoadWeightsInOrder<V, F>(place, chunk, phase, w);
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
     const int8_t* a = rows.quants + t * rows.quant_stride + kStep * step;
@@ -133,11 +155,19 @@ template <typename V, typename F>
   return WeightOf<V, F>(term, V::ToFloats(numbers));
 }
 
-// Adds what outliers contribute to one token.
+// Lines that memory brings while an outlier is added.
+inline constexpr int kLinesOfOutlier = 4;
+
+// Adds what outliers contribute to one token, and asks for memory from `next` on meanwhile.
 template <typename V, typename F>
 [[gnu::noinline]] typename V::Floats AddOutliers(const std::byte* group, int64_t k, int lane,
-                                                 OutlierSpan outliers, typename V::Floats total) {
+                                                 OutlierSpan outliers, const std::byte* next,
+                                                 typename V::Floats total) {
   for (const Outlier* outlier = outliers.begin; outlier != outliers.end; ++outlier) {
+    if constexpr (kIsLoadedInOrder<V, F>) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kLinesOfOutlier; ++i, next += 64) __builtin_prefetch(next, 0, kIntoL2);
+    }
     const auto index = static_cast<uint32_t>(outlier->index);
     const typename V::Floats weights =
         WeightsAt<V, F>(PlaceInGroup<F>(group, k, index / F::kBlock, lane), index % F::kBlock);
@@ -147,18 +177,27 @@ template <typename V, typename F>
 }
 
 template <typename V, typename F, int kTokens>
-[[gnu::always_inline]] inline void MultiplyBlock(const BlockPlace& place, const TokenRows& rows,
+[[gnu::always_inline]] inline void MultiplyBlock(BlockPlace place, const TokenRows& rows,
                                                  int64_t first_step,
                                                  DirectSums<V, F, kTokens>& sums) {
   const Terms<V, F> terms(place);
-  // Kept rolled, by a bound that the compiler cannot see: code that reads many places at once
-  // defeats the hardware's prefetching.
-  int chunks = F::kChunks;
-  if constexpr (F::kChunks > 1) asm("" : "+r"(chunks));
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    ForEachPhase<F>([&]<int phase>() {
+  const auto multiply_chunk = [&](int chunk) __attribute__((always_inline)) {
+    ForEachPhase<F>([&]<int phase>() __attribute__((always_inline)) {
       MultiplyStep<V, F, kTokens, phase>(place, chunk, terms, rows, first_step, sums);
     });
+  };
+  if constexpr (kIsLoadedInOrder<V, F> && kTokens == 1) {
+    ForEachOf(
+        std::make_integer_sequence<int, F::kChunks>(), [&]<int chunk>()
+                                                           __attribute__((always_inline)) {
+                                                             multiply_chunk(chunk);
+                                                           });
+  } else {
+    // Kept rolled, by a bound that the compiler cannot see: code that reads many places at once
+    // defeats the hardware's prefetching.
+    int chunks = F::kChunks;
+    if constexpr (F::kChunks > 1) asm("" : "+r"(chunks));
+    for (int chunk = 0; chunk < chunks; ++chunk) multiply_chunk(chunk);
   }
   if constexpr (IsWhole<F>) {
     const Term<V> of_block = F::template BlockTermOf<V>(place);
@@ -208,6 +247,7 @@ template <typename V, typename F, int kTokens>
       }
       const int64_t end = (block + i + 1) * F::kBlock;
       if (end % kSegment != 0 && end != k) continue;
+      const std::byte* next = group + kGroupRows * kBlockBytes<F> * (block + i + 1);
 #pragma GCC unroll 8
       for (int t = 0; t < kTokens; ++t) {
         const OutlierSpan outliers = rows.Outliers(t, (end - 1) / kSegment);
@@ -215,7 +255,7 @@ template <typename V, typename F, int kTokens>
 #pragma GCC unroll 4
         for (int part = 0; part < kParts; ++part) {
           sums[part].total[t] =
-              AddOutliers<V, F>(group, k, part * V::kLanes, outliers, sums[part].total[t]);
+              AddOutliers<V, F>(group, k, part * V::kLanes, outliers, next, sums[part].total[t]);
         }
       }
     }

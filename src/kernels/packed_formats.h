@@ -9,8 +9,9 @@
 //                       are signed where the lanes have signed bytes, which take no kZero.
 //   kGroup              16 or 32 elements share a scale
 //   kHasOffsets         weight = scale * number + offset
-//   kPrefetches         whether memory is asked for ahead of its use: blocks that are read in more
-//                       than one run of lines lose the hardware's own prefetching
+//   kPrefetches         whether memory may have to be asked for ahead of its use: blocks of several
+//                       fields lose the hardware's own prefetching where they are not loaded in
+//                       order and evenly (kIsLost in kernels/direct_products.h)
 //   TermOf              scale and offset of one group of a block; or, where those are whole numbers
 //                       times one of the block, both of these: BlockTermOf and WholeTermOf
 //   LineOf              four elements of every row: one of the eight lines of a step
@@ -73,6 +74,14 @@ template <typename V>
 template <typename V>
 [[gnu::always_inline]] inline typename V::Ints HighNibbles(typename V::Ints x) {
   return LowNibbles<V>(V::template ShiftRight<4>(x));
+}
+
+// Line 8 part + j of a field whose first eight lines lie by turns with the eight of another one
+// (tensor/packed_rows.h); the first of those is line `first`. Without a branch, which outliers,
+// that can be anywhere, would take wrongly.
+constexpr int LineByTurns(int first, int part, int j) {
+  const int is_later = -static_cast<int>(part != 0);  // all ones or none
+  return first + 2 * j + 1 + ((8 * part + 7 - j) & is_later);
 }
 
 // (x >> shift) & mask in every word.
@@ -361,9 +370,10 @@ struct FormatQ5_K : SixBitFormat {
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
                                                                int phase, int j) {
+    const typename V::Ints bits = V::Load(at.Line(3 + 2 * j));
     const typename V::Ints bit =
-        V::And(V::ShiftRight(V::Load(at.Line(3 + j)), 2 * chunk + phase), V::BroadcastByte(1));
-    return V::Or(NibbleLine<V>(at, 11 + 8 * chunk + j, phase), V::template ShiftLeft<4>(bit));
+        V::And(V::ShiftRight(bits, 2 * chunk + phase), V::BroadcastByte(1));
+    return V::Or(NibbleLine<V>(at, LineByTurns(3, chunk, j), phase), V::template ShiftLeft<4>(bit));
   }
 };
 
@@ -418,9 +428,10 @@ struct FormatQ3_K : WholeTermFormat {
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
                                                                int phase, int j) {
+    const typename V::Ints bits = V::Load(at.Line(3 + 2 * j));
     const typename V::Ints bit =
-        V::And(V::ShiftRight(V::Load(at.Line(3 + j)), 4 * chunk + phase), V::BroadcastByte(1));
-    return V::Or(TwoBits<V>(V::Load(at.Line(11 + 8 * chunk + j)), phase),
+        V::And(V::ShiftRight(bits, 4 * chunk + phase), V::BroadcastByte(1));
+    return V::Or(TwoBits<V>(V::Load(at.Line(LineByTurns(3, chunk, j))), phase),
                  V::template ShiftLeft<2>(bit));
   }
 };
@@ -444,8 +455,9 @@ struct FormatQ6_K : WholeTermFormat {
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
                                                                int phase, int j) {
-    const typename V::Ints low = V::Load(at.Line(12 + 24 * chunk + 8 * (phase % 2) + j));
-    const typename V::Ints bits = V::Load(at.Line(4 + 24 * chunk + j));
+    const int first = 4 + 24 * chunk;  // of a half of qh and ql
+    const typename V::Ints low = V::Load(at.Line(LineByTurns(first, phase % 2, j)));
+    const typename V::Ints bits = V::Load(at.Line(first + 2 * j));
     const typename V::Ints high =
         phase < 2 ? V::ShiftLeft(bits, 4 - 2 * phase) : V::ShiftRight(bits, 2 * phase - 4);
     return V::Or(LowNibbles<V>(V::ShiftRight(low, phase / 2 * 4)),
@@ -454,6 +466,7 @@ struct FormatQ6_K : WholeTermFormat {
 };
 
 struct FormatIQ4_XS : WholeTermFormat {
+  static constexpr bool kPrefetches = false;
   static constexpr int kBodyBytes = 132;
   static constexpr int kChunks = 8;
   static constexpr int kPhases = 1;

@@ -12,6 +12,7 @@ namespace thaw {
 namespace {
 
 constexpr int64_t kRows = kPackedGroupRows;
+constexpr int64_t kLineBytes = 4 * kRows;  // four bytes of every row
 
 enum class Element : uint8_t {
   kBytes1 = 1,
@@ -24,27 +25,37 @@ constexpr int64_t BytesOf(Element element) {
   return element == Element::kHighBits ? 4 : static_cast<int64_t>(element);
 }
 
+// Whether the lines of a field lie alone, or by turns with those of another one that is as long.
+enum class Turn : uint8_t { kNone, kFirst, kSecond };
+
+// A field of a block or a part of one.
 struct Field {
   int64_t offset = 0;  // in the block
   int64_t bytes = 0;
   Element element = Element::kBytes4;
+  Turn turn = Turn::kNone;
+
+  // Packed bytes from one of its elements to the next.
+  int64_t ElementStride() const { return kRows * BytesOf(element) * (turn == Turn::kNone ? 1 : 2); }
+  // Packed bytes from its first one to the first of the field behind it.
+  int64_t PackedStep() const {
+    if (turn == Turn::kFirst) return kLineBytes;
+    return turn == Turn::kNone ? kRows * bytes : 2 * kRows * bytes - kLineBytes;
+  }
 };
 
 struct Format {
   ElementType type = ElementType::kF32;
   int64_t unit_blocks = 1;
   std::array<Field, 2> lead = {};  // unused ones have no bytes
-  std::array<Field, 5> body = {};
+  std::array<Field, 7> body = {};
 };
 
 #define THAW_FIELD(Block, name, element) \
   Field { offsetof(Block, name), sizeof(Block::name), Element::element }
-// Half `half` of a field.
-#define THAW_HALF(Block, name, half, element)                                          \
-  Field {                                                                              \
-    offsetof(Block, name) + (half) * sizeof(Block::name) / 2, sizeof(Block::name) / 2, \
-        Element::element                                                               \
-  }
+// Bytes [begin, end) of a field.
+#define THAW_PART(Block, name, begin, end, turn) \
+  Field { offsetof(Block, name) + (begin), (end) - (begin), Element::kBytes4, Turn::turn }
 
 constexpr auto kFormats = std::to_array<Format>({
     {ElementType::kQ4_0,
@@ -86,8 +97,8 @@ constexpr auto kFormats = std::to_array<Format>({
     {ElementType::kQ3_K,
      2,
      {THAW_FIELD(BlockQ3_K, d, kBytes2)},
-     {THAW_FIELD(BlockQ3_K, scales, kBytes4), THAW_FIELD(BlockQ3_K, hmask, kBytes4),
-      THAW_FIELD(BlockQ3_K, qs, kBytes4)}},
+     {THAW_FIELD(BlockQ3_K, scales, kBytes4), THAW_PART(BlockQ3_K, hmask, 0, 32, kFirst),
+      THAW_PART(BlockQ3_K, qs, 0, 32, kSecond), THAW_PART(BlockQ3_K, qs, 32, 64, kNone)}},
     {ElementType::kQ4_K,
      1,
      {THAW_FIELD(BlockQ4_K, d, kBytes2), THAW_FIELD(BlockQ4_K, dmin, kBytes2)},
@@ -95,14 +106,15 @@ constexpr auto kFormats = std::to_array<Format>({
     {ElementType::kQ5_K,
      1,
      {THAW_FIELD(BlockQ5_K, d, kBytes2), THAW_FIELD(BlockQ5_K, dmin, kBytes2)},
-     {THAW_FIELD(BlockQ5_K, scales, kBytes4), THAW_FIELD(BlockQ5_K, qh, kBytes4),
-      THAW_FIELD(BlockQ5_K, qs, kBytes4)}},
+     {THAW_FIELD(BlockQ5_K, scales, kBytes4), THAW_PART(BlockQ5_K, qh, 0, 32, kFirst),
+      THAW_PART(BlockQ5_K, qs, 0, 32, kSecond), THAW_PART(BlockQ5_K, qs, 32, 128, kNone)}},
     {ElementType::kQ6_K,
      2,
      {THAW_FIELD(BlockQ6_K, d, kBytes2)},
-     {THAW_FIELD(BlockQ6_K, scales, kBytes4), THAW_HALF(BlockQ6_K, qh, 0, kBytes4),
-      THAW_HALF(BlockQ6_K, ql, 0, kBytes4), THAW_HALF(BlockQ6_K, qh, 1, kBytes4),
-      THAW_HALF(BlockQ6_K, ql, 1, kBytes4)}},
+     {THAW_FIELD(BlockQ6_K, scales, kBytes4), THAW_PART(BlockQ6_K, qh, 0, 32, kFirst),
+      THAW_PART(BlockQ6_K, ql, 0, 32, kSecond), THAW_PART(BlockQ6_K, ql, 32, 64, kNone),
+      THAW_PART(BlockQ6_K, qh, 32, 64, kFirst), THAW_PART(BlockQ6_K, ql, 64, 96, kSecond),
+      THAW_PART(BlockQ6_K, ql, 96, 128, kNone)}},
     {ElementType::kIQ4_XS,
      1,
      {THAW_FIELD(BlockIQ4_XS, d, kBytes2), THAW_FIELD(BlockIQ4_XS, scales_h, kBytes2)},
@@ -148,7 +160,7 @@ constexpr auto kFormats = std::to_array<Format>({
       THAW_FIELD(BlockIQ3_S, qs, kBytes4), THAW_FIELD(BlockIQ3_S, signs, kBytes4)}},
 });
 
-#undef THAW_HALF
+#undef THAW_PART
 #undef THAW_FIELD
 
 const Format* FindFormat(ElementType type) {
@@ -167,14 +179,14 @@ void ForEachField(const Format& format, int64_t k, Visit visit) {
     for (const Field& field : format.lead) {
       for (int64_t block = unit; block < end && field.bytes > 0; ++block) {
         visit(field, block * info.block_bytes + field.offset, packed);
-        packed += kRows * field.bytes;
+        packed += field.PackedStep();
       }
     }
     for (int64_t block = unit; block < end; ++block) {
       for (const Field& field : format.body) {
         if (field.bytes == 0) continue;
         visit(field, block * info.block_bytes + field.offset, packed);
-        packed += kRows * field.bytes;
+        packed += field.PackedStep();
       }
     }
   }
@@ -212,9 +224,9 @@ Words LoadWords(const std::byte* from) {
 
 void StoreWords(Words words, std::byte* to) { std::memcpy(to, &words, sizeof(words)); }
 
-// Four words each of sixteen rows to four lines of sixteen words.
-void InterleaveFourWords(const std::byte* rows, int64_t row_bytes, std::byte* packed) {
-  constexpr int64_t kLineBytes = 4 * kRows;
+// Four words each of sixteen rows to four lines of sixteen words, `stride` bytes apart.
+void InterleaveFourWords(const std::byte* rows, int64_t row_bytes, std::byte* packed,
+                         int64_t stride) {
   for (int64_t row = 0; row < kRows; row += 4) {
     const Words a = LoadWords(rows + row * row_bytes);
     const Words b = LoadWords(rows + (row + 1) * row_bytes);
@@ -226,37 +238,40 @@ void InterleaveFourWords(const std::byte* rows, int64_t row_bytes, std::byte* pa
     const Words cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
     std::byte* out = packed + 4 * row;
     StoreWords(__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), out);
-    StoreWords(__builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7), out + kLineBytes);
-    StoreWords(__builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), out + 2 * kLineBytes);
-    StoreWords(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), out + 3 * kLineBytes);
+    StoreWords(__builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7), out + stride);
+    StoreWords(__builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), out + 2 * stride);
+    StoreWords(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), out + 3 * stride);
   }
 }
 
-// `bytes` of each of sixteen rows, in elements of kBytes each.
+// `bytes` of each of sixteen rows, in elements of kBytes each, `stride` bytes apart.
 template <int64_t kBytes>
-void Interleave(const std::byte* rows, int64_t row_bytes, int64_t bytes, std::byte* packed) {
+void Interleave(const std::byte* rows, int64_t row_bytes, int64_t bytes, std::byte* packed,
+                int64_t stride) {
   int64_t at = 0;
   if constexpr (kBytes == 4) {
     for (; at + 16 <= bytes; at += 16) {
-      InterleaveFourWords(rows + at, row_bytes, packed + at * kRows);
+      InterleaveFourWords(rows + at, row_bytes, packed + at / 4 * stride, stride);
     }
   }
   for (; at < bytes; at += kBytes) {
     for (int64_t row = 0; row < kRows; ++row) {
-      std::memcpy(packed + at * kRows + row * kBytes, rows + row * row_bytes + at, kBytes);
+      std::memcpy(packed + at / kBytes * stride + row * kBytes, rows + row * row_bytes + at,
+                  kBytes);
     }
   }
 }
 
 void InterleaveField(const Field& field, const std::byte* rows, int64_t row_bytes,
                      std::byte* packed) {
+  const int64_t stride = field.ElementStride();
   switch (field.element) {
     case Element::kBytes1:
-      return Interleave<1>(rows, row_bytes, field.bytes, packed);
+      return Interleave<1>(rows, row_bytes, field.bytes, packed, stride);
     case Element::kBytes2:
-      return Interleave<2>(rows, row_bytes, field.bytes, packed);
+      return Interleave<2>(rows, row_bytes, field.bytes, packed, stride);
     case Element::kBytes4:
-      return Interleave<4>(rows, row_bytes, field.bytes, packed);
+      return Interleave<4>(rows, row_bytes, field.bytes, packed, stride);
     case Element::kHighBits:
       for (int64_t row = 0; row < kRows; ++row) {
         StoreWord(SpreadHighBits(LoadWord(rows + row * row_bytes)), packed + 4 * row);
@@ -267,7 +282,7 @@ void InterleaveField(const Field& field, const std::byte* rows, int64_t row_byte
 
 void PackGroup(const Format* format, int64_t k, int64_t row_bytes, const std::byte* rows,
                std::byte* packed) {
-  if (format == nullptr) return Interleave<4>(rows, row_bytes, row_bytes, packed);
+  if (format == nullptr) return Interleave<4>(rows, row_bytes, row_bytes, packed, kLineBytes);
   ForEachField(*format, k, [&](const Field& field, int64_t row_at, int64_t packed_at) {
     InterleaveField(field, rows + row_at, row_bytes, packed + packed_at);
   });
@@ -276,7 +291,7 @@ void PackGroup(const Format* format, int64_t k, int64_t row_bytes, const std::by
 void CopyField(const Field& field, const std::byte* packed, int64_t row, std::byte* out) {
   const int64_t bytes = BytesOf(field.element);
   for (int64_t at = 0; at < field.bytes; at += bytes) {
-    const std::byte* element = packed + at * kRows + row * bytes;
+    const std::byte* element = packed + at / bytes * field.ElementStride() + row * bytes;
     if (field.element == Element::kHighBits) {
       StoreWord(GatherHighBits(LoadWord(element)), out + at);
     } else {

@@ -25,7 +25,8 @@ namespace thaw {
 // for example four consecutive quants of every row. Two exceptions. The 32 high bits of Q5_0 and
 // Q5_1 are reordered: bit 4 j + b moves to 8 b + j, next to its byte of quants. Rows of plain
 // numbers are one field without blocks, cut into elements of 4 bytes. tensor/blocks.h names the
-// fields.
+// fields. Of two fields by turns, an element of the first stands before each of the second, as long
+// as there are any: what the first elements of a block need lies in one run.
 //
 //   type          unit  lead           body
 //   Q4_0, IQ4_NL  2     d              qs:4
@@ -36,10 +37,11 @@ namespace thaw {
 //   MXFP4         4     e              qs:4
 //   NVFP4         1                    d:4, qs:4
 //   Q2_K          1     d, dmin        scales:4, qs:4
-//   Q3_K          2     d              scales:4, hmask:4, qs:4
+//   Q3_K          2     d              scales:4, hmask:4 by turns with qs:4
 //   Q4_K          1     d, dmin        scales:4, qs:4
-//   Q5_K          1     d, dmin        scales:4, qh:4, qs:4
-//   Q6_K          2     d              scales:4, first half of qh:4, of ql:4, second half of both
+//   Q5_K          1     d, dmin        scales:4, qh:4 by turns with qs:4
+//   Q6_K          2     d              scales:4, first half of qh:4 by turns with that of ql:4,
+//                                      second half of both
 //   IQ4_XS        1     d, scales_h    scales_l:4, qs:4
 //   TQ1_0         2     d              qs:4, qh:4
 //   TQ2_0         2     d              qs:4

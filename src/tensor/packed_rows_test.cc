@@ -113,6 +113,29 @@ TEST(PackedRows, LieAsDocumented) {
   }
 }
 
+// Two fields by turns, and what of the longer one is left.
+TEST(PackedRows, LieByTurnsAsDocumented) {
+  std::mt19937 random(4);
+  const std::vector<std::byte> rows = RandomBytes(16 * int64_t{sizeof(BlockQ6_K)}, random);
+  const std::vector<std::byte> packed = Packed(ElementType::kQ6_K, 256, 16, rows);
+  for (size_t row = 0; row < 16; ++row) {
+    BlockQ6_K b;
+    std::memcpy(&b, rows.data() + row * sizeof(b), sizeof(b));
+    // Byte i of the line that begins at `line`, of this row.
+    const auto byte_at = [&](size_t line, size_t i) {
+      return static_cast<uint8_t>(packed[16 * sizeof(b.d) + 64 * line + 4 * row + i]);
+    };
+    for (size_t half = 0; half < 2; ++half) {
+      const size_t first = 4 + 24 * half;  // behind four lines of scales
+      for (size_t i = 0; i < 32; ++i) {
+        EXPECT_EQ(byte_at(first + 2 * (i / 4), i % 4), b.qh[32 * half + i]);
+        EXPECT_EQ(byte_at(first + 2 * (i / 4) + 1, i % 4), b.ql[64 * half + i]);
+        EXPECT_EQ(byte_at(first + 16 + i / 4, i % 4), b.ql[64 * half + 32 + i]);
+      }
+    }
+  }
+}
+
 TEST(PackedRows, AreNotForEveryTypeNorForHalvesOfOddLength) {
   for (const ElementTypeInfo& info : AllElementTypes()) {
     const bool expected = std::ranges::find(kPackable, info.type) != std::end(kPackable);
