@@ -11,10 +11,8 @@
 //   kTileTokens, kWholeTileTokens, kTileVectors, kDirectTokens, kMostDirectTokens,
 //   kMostPlainTokens   as it says there
 //   AsksAhead()     whether memory is to be asked for all weights, into the L1 cache
-//   kAheadBytes     how far ahead of the weights that are multiplied memory is asked for: measured
-//                   for AVX-512 and AVX2 (docs/decisions/0016-memory-ahead.md)
-//   kLoadsInOrder   whether lines are loaded in the order of memory for a few tokens, to which the
-//                   compiler has to be kept: measured for AVX-512 (the same)
+//   kAheadBytes     how far ahead; for the measurements see docs/decisions/0016-memory-ahead.md
+//   kLoadsInOrder   whether lines are loaded in their order for a few tokens (the same)
 //
 // A few tokens are multiplied directly (kernels/direct_products.h), many through a panel of
 // unpacked rows (kernels/panel_products.h).
