@@ -181,17 +181,17 @@ template <typename V, typename F, int kTokens>
                                                  int64_t first_step,
                                                  DirectSums<V, F, kTokens>& sums) {
   const Terms<V, F> terms(place);
+  // Inlined early, by attributes: GCC 12 would keep `place` and `sums` in memory.
   const auto multiply_chunk = [&](int chunk) __attribute__((always_inline)) {
     ForEachPhase<F>([&]<int phase>() __attribute__((always_inline)) {
       MultiplyStep<V, F, kTokens, phase>(place, chunk, terms, rows, first_step, sums);
     });
   };
   if constexpr (kIsLoadedInOrder<V, F> && kTokens == 1) {
-    ForEachOf(
-        std::make_integer_sequence<int, F::kChunks>(), [&]<int chunk>()
-                                                           __attribute__((always_inline)) {
-                                                             multiply_chunk(chunk);
-                                                           });
+    const auto multiply = [&]<int chunk>() __attribute__((always_inline)) {
+      multiply_chunk(chunk);
+    };
+    ForEachOf(std::make_integer_sequence<int, F::kChunks>(), multiply);
   } else {
     // Kept rolled, by a bound that the compiler cannot see: code that reads many places at once
     // defeats the hardware's prefetching.
