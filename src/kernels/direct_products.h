@@ -33,15 +33,22 @@ template <typename V, typename F, int phase, int kCacheHint>
   }
 }
 
-// Whether the lines of a format are loaded in the order of memory, to which the compiler is kept.
+// Whether a vector holds all rows of a group and lines are loaded as they are, so that a block is
+// read once, one line after the other. Smaller vectors come back to a block for the other rows.
 template <typename V, typename F>
-inline constexpr bool kIsLoadedInOrder = V::kLoadsInOrder && !HasGrid<F>;
+inline constexpr bool kReadsLinesOnce = V::kLanes == kGroupRows && !HasGrid<F>;
+
+// Whether lines are loaded in the order of memory, to which the compiler is kept. Small vectors
+// gain by it where it lets them unroll chunks with all they hold in registers.
+template <typename V, typename F, int kTokens>
+inline constexpr bool kIsLoadedInOrder =
+    kTokens <= V::kMostTokensInOrder && !HasGrid<F> && (kReadsLinesOnce<V, F> || F::kChunks > 1);
 
 // Whether the hardware does not follow a format's lines by itself: where it loses them
-// (kPrefetches), but for blocks that are loaded in order and evenly, a run of lines in one of two
-// steps at least.
+// (kPrefetches), but for blocks that are read once, in order and evenly, a run of lines in one of
+// two steps at least.
 template <typename V, typename F>
-inline constexpr bool kIsLost = F::kPrefetches && !(kIsLoadedInOrder<V, F> && F::kPhases <= 2);
+inline constexpr bool kIsLost = F::kPrefetches && !(kReadsLinesOnce<V, F> && F::kPhases <= 2);
 
 // Asks for memory ahead of the weights, where that is faster. Elsewhere several tokens of every
 // format need it still: their work leaves loads fewer places to run ahead; and so do the blocks
@@ -75,10 +82,10 @@ struct DirectSums<V, F, kTokens> {
 // LoadWeights, line by line where they are loaded in order: the hardware follows lines that are
 // read as they lie at the rate of memory, and loses them when the compiler takes one before another
 // (docs/decisions/0016-memory-ahead.md).
-template <typename V, typename F>
+template <typename V, typename F, int kTokens>
 [[gnu::always_inline]] inline void LoadWeightsInOrder(BlockPlace& at, int chunk, int phase,
                                                       typename V::Ints (&w)[8]) {
-  if constexpr (kIsLoadedInOrder<V, F>) {
+  if constexpr (kIsLoadedInOrder<V, F, kTokens>) {
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
       w[j] = F::template LineOf<V>(at, chunk, phase, j);
@@ -103,7 +110,7 @@ template <typename V, typename F, int kTokens, int phase>
   const int group = step_of_block * kGroups;
   AskAhead<V, F, kTokens, phase>(place, chunk);
   Ints w[8];
-  LoadWeightsInOrder<V, F>(place, chunk, phase, w);
+  LoadWeightsInOrder<V, F, kTokens>(place, chunk, phase, w);
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
     const int8_t* a = rows.quants + t * rows.quant_stride + kStep * step;
@@ -164,7 +171,7 @@ template <typename V, typename F>
                                                  OutlierSpan outliers, const std::byte* next,
                                                  typename V::Floats total) {
   for (const Outlier* outlier = outliers.begin; outlier != outliers.end; ++outlier) {
-    if constexpr (kIsLoadedInOrder<V, F>) {
+    if constexpr (kReadsLinesOnce<V, F>) {
 #pragma GCC unroll 4
       for (int i = 0; i < kLinesOfOutlier; ++i, next += 64) __builtin_prefetch(next, 0, kIntoL2);
     }
@@ -187,7 +194,7 @@ template <typename V, typename F, int kTokens>
       MultiplyStep<V, F, kTokens, phase>(place, chunk, terms, rows, first_step, sums);
     });
   };
-  if constexpr (kIsLoadedInOrder<V, F> && kTokens == 1) {
+  if constexpr (kIsLoadedInOrder<V, F, kTokens> && kTokens == 1) {
     const auto multiply = [&]<int chunk>() __attribute__((always_inline)) {
       multiply_chunk(chunk);
     };

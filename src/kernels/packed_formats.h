@@ -108,11 +108,16 @@ template <typename V>
   return LowNibbles<V>(V::ShiftRight(V::Load(at.Line(line + j % 4)), j / 4 * 4));
 }
 
-// Bit 4 of line j, from a line whose bytes hold one bit for each of the eight.
-template <typename V>
-[[gnu::always_inline]] inline typename V::Ints FifthBit(typename V::Ints bits, int j) {
-  const typename V::Ints moved = j < 4 ? V::ShiftLeft(bits, 4 - j) : V::ShiftRight(bits, j - 4);
-  return V::And(moved, V::BroadcastByte(0x10));
+// Bit `from` of every byte, in place kTo of it: one shift in unrolled steps, which know `from`, and
+// elsewhere without a branch, as LineByTurns.
+template <typename V, int kTo>
+[[gnu::always_inline]] inline typename V::Ints BitOf(typename V::Ints x, int from) {
+  if (!__builtin_constant_p(from)) {
+    return V::template ShiftLeft<kTo>(V::And(V::ShiftRight(x, from), V::BroadcastByte(1)));
+  }
+  const typename V::Ints moved =
+      from < kTo ? V::ShiftLeft(x, kTo - from) : V::ShiftRight(x, from - kTo);
+  return V::And(moved, V::BroadcastByte(1 << kTo));
 }
 
 // One block of 32 with a scale in half precision.
@@ -166,7 +171,7 @@ struct FiveBitFormat : Base {
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int /*chunk*/,
                                                                int /*phase*/, int j) {
-    return V::Or(NibblesOf<V>(at, 1, j), FifthBit<V>(V::Load(at.Line(0)), j));
+    return V::Or(NibblesOf<V>(at, 1, j), BitOf<V, 4>(V::Load(at.Line(0)), j));
   }
 };
 
@@ -370,10 +375,8 @@ struct FormatQ5_K : SixBitFormat {
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
                                                                int phase, int j) {
-    const typename V::Ints bits = V::Load(at.Line(3 + 2 * j));
-    const typename V::Ints bit =
-        V::And(V::ShiftRight(bits, 2 * chunk + phase), V::BroadcastByte(1));
-    return V::Or(NibbleLine<V>(at, LineByTurns(3, chunk, j), phase), V::template ShiftLeft<4>(bit));
+    const typename V::Ints bit = BitOf<V, 4>(V::Load(at.Line(3 + 2 * j)), 2 * chunk + phase);
+    return V::Or(NibbleLine<V>(at, LineByTurns(3, chunk, j), phase), bit);
   }
 };
 
@@ -428,11 +431,8 @@ struct FormatQ3_K : WholeTermFormat {
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
                                                                int phase, int j) {
-    const typename V::Ints bits = V::Load(at.Line(3 + 2 * j));
-    const typename V::Ints bit =
-        V::And(V::ShiftRight(bits, 4 * chunk + phase), V::BroadcastByte(1));
-    return V::Or(TwoBits<V>(V::Load(at.Line(LineByTurns(3, chunk, j))), phase),
-                 V::template ShiftLeft<2>(bit));
+    const typename V::Ints bit = BitOf<V, 2>(V::Load(at.Line(3 + 2 * j)), 4 * chunk + phase);
+    return V::Or(TwoBits<V>(V::Load(at.Line(LineByTurns(3, chunk, j))), phase), bit);
   }
 };
 

@@ -12,7 +12,7 @@
 //   kMostPlainTokens   as it says there
 //   AsksAhead()     whether memory is to be asked for all weights, into the L1 cache
 //   kAheadBytes     how far ahead; for the measurements see docs/decisions/0016-memory-ahead.md
-//   kLoadsInOrder   whether lines are loaded in their order for a few tokens (the same)
+//   kMostTokensInOrder   for how many tokens lines are loaded in their order (the same)
 //
 // A few tokens are multiplied directly (kernels/direct_products.h), many through a panel of
 // unpacked rows (kernels/panel_products.h).

@@ -38,7 +38,7 @@ struct Lanes4 {
   static constexpr int kMostDirectTokens = 4;
   static constexpr int kMostPlainTokens = 6;  // times floats: four sums of each
   static constexpr int64_t kAheadBytes = 8 << 10;
-  static constexpr bool kLoadsInOrder = false;
+  static constexpr int kMostTokensInOrder = 0;
   static constexpr bool AsksAhead() { return false; }
 
   THAW_INLINE Ints Load(const std::byte* p) {

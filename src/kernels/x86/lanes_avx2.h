@@ -36,7 +36,7 @@ struct Lanes8 {
   static constexpr int kMostDirectTokens = 8;
   static constexpr int kMostPlainTokens = 3;  // times floats: four sums of each
   static constexpr int64_t kAheadBytes = 8 << 10;
-  static constexpr bool kLoadsInOrder = false;
+  static constexpr int kMostTokensInOrder = 1;
   THAW_INLINE bool AsksAhead() { return x86::kAsksAhead; }
 
   THAW_INLINE Ints Load(const std::byte* p) {

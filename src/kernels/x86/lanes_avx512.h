@@ -38,7 +38,7 @@ struct Vectors16 {
   static constexpr int kMostDirectTokens = 16;
   static constexpr int kMostPlainTokens = 6;  // times floats: four sums of each
   static constexpr int64_t kAheadBytes = 6 << 10;
-  static constexpr bool kLoadsInOrder = true;
+  static constexpr int kMostTokensInOrder = kDirectTokens;
   THAW_INLINE bool AsksAhead() { return x86::kAsksAhead; }
 
   THAW_INLINE Ints Load(const std::byte* p) { return _mm512_loadu_si512(p); }
