@@ -90,6 +90,12 @@ template <typename V>
   return V::And(V::ShiftRight(x, shift), V::Broadcast(mask));
 }
 
+// Byte i of every word.
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints SignedByteOf(typename V::Ints x, int i) {
+  return V::template ShiftRightSigned<24>(V::ShiftLeft(x, 24 - 8 * i));
+}
+
 // Numbers of 8 bits as the lanes multiply them.
 template <typename V>
 [[gnu::always_inline]] inline typename V::Ints FromSignedBytes(typename V::Ints x) {
@@ -418,14 +424,16 @@ struct FormatQ3_K : WholeTermFormat {
   static constexpr int kZero = 4;
   static constexpr int kGroup = 16;
 
-  // s[0:4] = nibble g / 8 of byte g % 8; s[4:6] = bits 2 (g / 4) of byte 8 + g % 4.
+  // s[0:4] = nibble g / 8 of byte g % 8; s[4:6] = bits 2 (g / 4) of byte 8 + g % 4. Four groups are
+  // put together at once, which the compiler does once for all of them.
   template <typename V>
   [[gnu::always_inline]] static inline WholeTerm<V> WholeTermOf(const BlockPlace& at, int group) {
     const typename V::Ints low =
-        V::ShiftRight(V::Load(at.Line(group % 8 / 4)), 8 * (group % 4) + 4 * (group / 8));
-    const typename V::Ints high =
-        V::ShiftRight(V::Load(at.Line(2)), 8 * (group % 4) + 2 * (group / 4));
-    return {ScaleOfSixBits<V>(low, high), V::Broadcast(0)};
+        LowNibbles<V>(V::ShiftRight(V::Load(at.Line(group % 8 / 4)), 4 * (group / 8)));
+    const typename V::Ints high = TwoBits<V>(V::Load(at.Line(2)), group / 4);
+    const typename V::Ints of_four =
+        V::SubtractBytes(V::Or(low, V::template ShiftLeft<4>(high)), V::BroadcastByte(32));
+    return {SignedByteOf<V>(of_four, group % 4), V::Broadcast(0)};
   }
 
   template <typename V>
@@ -448,8 +456,7 @@ struct FormatQ6_K : WholeTermFormat {
 
   template <typename V>
   [[gnu::always_inline]] static inline WholeTerm<V> WholeTermOf(const BlockPlace& at, int group) {
-    const typename V::Ints upper = V::ShiftLeft(V::Load(at.Line(group / 4)), 24 - 8 * (group % 4));
-    return {V::template ShiftRightSigned<24>(upper), V::Broadcast(0)};
+    return {SignedByteOf<V>(V::Load(at.Line(group / 4)), group % 4), V::Broadcast(0)};
   }
 
   template <typename V>
