@@ -39,10 +39,12 @@ template <typename V, typename F>
 inline constexpr bool kReadsLinesOnce = V::kLanes == kGroupRows && !HasGrid<F>;
 
 // Whether lines are loaded in the order of memory, to which the compiler is kept. Small vectors
-// gain by it where it lets them unroll chunks with all they hold in registers.
+// gain by it where it keeps the registers of unrolled chunks few, in formats of narrow numbers
+// (0016).
 template <typename V, typename F, int kTokens>
 inline constexpr bool kIsLoadedInOrder =
-    kTokens <= V::kMostTokensInOrder && !HasGrid<F> && (kReadsLinesOnce<V, F> || F::kChunks > 1);
+    kTokens <= V::kMostTokensInOrder && !HasGrid<F> &&
+    (kReadsLinesOnce<V, F> || (F::kChunks > 1 && F::kBits <= 5));
 
 // Whether the hardware does not follow a format's lines by itself: where it loses them
 // (kPrefetches), but for blocks that are read once, in order and evenly, a run of lines in one of
