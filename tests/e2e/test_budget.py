@@ -241,13 +241,18 @@ def test_verify_preloads_and_reads_it_once_more(thaw, model, answer):
     assert report["cache"]["misses"] == 0
 
     def bytes_read(option):
+        # What lies in the page cache is read by other calls; io_uring's are not in this count.
+        drop_from_page_cache(model)
         process = thaw.start("chat", model, "-n", "1", option)
         process.stdin.write(b"Hi\n")
         read_until(process.stdout, b"\n")
         count = io_count(process.pid, "rchar")
         assert finish(process).status == 0
         return count
-    assert bytes_read("--verify") >= bytes_read("--preload") + report["cache"]["weight_bytes"]
+
+    # The least of several, lest a neighbour brings the file into the page cache meanwhile.
+    preloaded = min(bytes_read("--preload") for _ in range(3))
+    assert bytes_read("--verify") >= preloaded + report["cache"]["weight_bytes"]
 
 
 def test_the_kernel_counts_the_same_bytes(thaw, model, tmp_path):
