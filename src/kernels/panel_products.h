@@ -271,10 +271,10 @@ template <typename V>
 template <typename V, int kBits>
 [[gnu::always_inline]] inline typename V::Floats NumbersAt(typename V::Ints words, uint32_t index,
                                                            typename V::Ints minus_zero) {
-  const int up = 24 - 8 * static_cast<int>(index);
   if constexpr (kBits == 8 && V::kSignedPanels) {
-    return V::ToFloats(V::template ShiftRightSigned<24>(V::ShiftLeft(words, up)));
+    return V::ToFloats(SignedByteOf<V>(words, static_cast<int>(index)));
   } else if constexpr (!V::kWidthsAlike) {
+    const int up = 24 - 8 * static_cast<int>(index);
     return V::ToFloats(V::Add(V::template ShiftRight<24>(V::ShiftLeft(words, up)), minus_zero));
   } else {
     return V::ToFloats(V::template Dot<kBits, 1>(&words, kOneAt[index], minus_zero));

@@ -134,9 +134,8 @@ struct WeightsOfPlanes {
   [[gnu::always_inline]] inline typename V::Floats operator()(uint32_t index, int64_t row) const {
     using Ints = typename V::Ints;
     const int64_t at = index / 4 * kPanelLineBytes + 4 * row;
-    const int up = 24 - 8 * static_cast<int>(index % 4);
     const auto number = [&](int plane) {
-      return V::template ShiftRightSigned<24>(V::ShiftLeft(V::Load(planes.lines[plane] + at), up));
+      return SignedByteOf<V>(V::Load(planes.lines[plane] + at), static_cast<int>(index % 4));
     };
     const Ints numbers = V::Add(V::template ShiftLeft<kPlaneBits>(number(1)), number(0));
     const int64_t block = index / kWideActivationBlock;
