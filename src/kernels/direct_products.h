@@ -47,10 +47,9 @@ inline constexpr bool kIsLoadedInOrder =
     (kReadsLinesOnce<V, F> || (F::kChunks > 1 && F::kBits <= 5));
 
 // Whether the hardware does not follow a format's lines by itself: where it loses them
-// (kPrefetches), but for blocks that are read once, in order and evenly, a run of lines in one of
-// two steps at least.
+// (kPrefetches), but for blocks that are read once, in order and with little arithmetic to a line.
 template <typename V, typename F>
-inline constexpr bool kIsLost = F::kPrefetches && !(kReadsLinesOnce<V, F> && F::kPhases <= 2);
+inline constexpr bool kIsLost = F::kPrefetches && !(kReadsLinesOnce<V, F> && F::kBits >= 4);
 
 // Asks for memory ahead of the weights, where that is faster. Elsewhere several tokens of every
 // format need it still: their work leaves loads fewer places to run ahead; and so do the blocks
@@ -87,7 +86,18 @@ struct DirectSums<V, F, kTokens> {
 template <typename V, typename F, int kTokens>
 [[gnu::always_inline]] inline void LoadWeightsInOrder(BlockPlace& at, int chunk, int phase,
                                                       typename V::Ints (&w)[8]) {
-  if constexpr (kIsLoadedInOrder<V, F, kTokens>) {
+  if constexpr (kIsLoadedInOrder<V, F, kTokens> && HasSteps<F>) {
+    typename V::Ints lines[F::kStepLines];
+#pragma GCC unroll 8
+    for (int i = 0; i < F::kStepLines; ++i) {
+      lines[i] = F::template StepLine<V>(at, chunk, i);
+      asm volatile("" : "+r"(at.body) : "v"(lines[i]));
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      w[j] = NumberOf<V, F::kBits>([&](int i) { return lines[i]; }, j);
+    }
+  } else if constexpr (kIsLoadedInOrder<V, F, kTokens>) {
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
       w[j] = F::template LineOf<V>(at, chunk, phase, j);

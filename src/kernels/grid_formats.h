@@ -136,17 +136,7 @@ struct TernaryFormat : GridFormat {
   }
 };
 
-struct FormatTQ2_0 : TernaryFormat {
-  static constexpr int kBodyBytes = 64;
-  static constexpr int kChunks = 2;
-  static constexpr int kPhases = 4;
-
-  template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
-                                                               int phase, int j) {
-    return TwoBits<V>(V::Load(at.Line(8 * chunk + j)), phase);
-  }
-};
+struct FormatTQ2_0 : StepFormat<TernaryFormat, 2, 0> {};
 
 struct FormatTQ1_0 : TernaryFormat {
   static constexpr int kBodyBytes = 52;

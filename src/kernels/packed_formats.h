@@ -25,6 +25,7 @@
 #include <cstdint>
 
 #include "kernels/codebooks.h"
+#include "tensor/packed_numbers.h"
 
 namespace thaw {
 namespace {
@@ -76,14 +77,6 @@ template <typename V>
   return LowNibbles<V>(V::template ShiftRight<4>(x));
 }
 
-// Line 8 part + j of a field whose first eight lines lie by turns with the eight of another one
-// (tensor/packed_rows.h); the first of those is line `first`. Without a branch, which outliers,
-// that can be anywhere, would take wrongly.
-constexpr int LineByTurns(int first, int part, int j) {
-  const int is_later = -static_cast<int>(part != 0);  // all ones or none
-  return first + 2 * j + 1 + ((8 * part + 7 - j) & is_later);
-}
-
 // (x >> shift) & mask in every word.
 template <typename V>
 [[gnu::always_inline]] inline typename V::Ints Field(typename V::Ints x, int shift, int mask) {
@@ -114,17 +107,47 @@ template <typename V>
   return LowNibbles<V>(V::ShiftRight(V::Load(at.Line(line + j % 4)), j / 4 * 4));
 }
 
-// Bit `from` of every byte, in place kTo of it: one shift in unrolled steps, which know `from`, and
-// elsewhere without a branch, as LineByTurns.
-template <typename V, int kTo>
-[[gnu::always_inline]] inline typename V::Ints BitOf(typename V::Ints x, int from) {
-  if (!__builtin_constant_p(from)) {
-    return V::template ShiftLeft<kTo>(V::And(V::ShiftRight(x, from), V::BroadcastByte(1)));
+// Number j of a step that lies as tensor/packed_numbers.h says; line(i) is one of its kBits lines.
+// Where j is known the compiler leaves out pieces that a number does not have; elsewhere, as for
+// outliers, which can be anywhere, they come without a branch, which would be taken wrongly.
+template <typename V, int kBits, typename Line>
+[[gnu::always_inline]] inline typename V::Ints NumberOf(const Line& line, int j) {
+  typename V::Ints number = V::BroadcastByte(0);
+#pragma GCC unroll 3
+  for (int i = 0; i < kMostPiecesOf<kBits>; ++i) {
+    const NumberPiece piece = kNumberPieces<kBits>[j][i];
+    const typename V::Ints bits =
+        V::And(V::ShiftRight(line(piece.line), piece.shift()), V::BroadcastByte(piece.mask()));
+    number = V::Or(number, bits);
   }
-  const typename V::Ints moved =
-      from < kTo ? V::ShiftLeft(x, kTo - from) : V::ShiftRight(x, from - kTo);
-  return V::And(moved, V::BroadcastByte(1 << kTo));
+  return number;
 }
+
+// Numbers of kNumberBits bits, step after step behind `kHeadLines` lines of the block's body.
+template <typename Base, int kNumberBits, int kHeadLines>
+struct StepFormat : Base {
+  static constexpr int kBits = kNumberBits;
+  static constexpr int kChunks = Base::kBlock / 32;
+  static constexpr int kPhases = 1;
+  static constexpr int kStepLines = kBits;
+  static constexpr int kBodyBytes = 4 * (kHeadLines + kStepLines * kChunks);
+
+  // One of the lines of a step.
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints StepLine(const BlockPlace& at, int step,
+                                                                 int i) {
+    return V::Load(at.Line(kHeadLines + kStepLines * step + i));
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int step,
+                                                               int /*phase*/, int j) {
+    return NumberOf<V, kBits>([&](int i) { return StepLine<V>(at, step, i); }, j);
+  }
+};
+
+template <typename F>
+concept HasSteps = requires { F::kStepLines; };
 
 // One block of 32 with a scale in half precision.
 struct SmallFormat {
@@ -156,7 +179,7 @@ struct SmallOffsetFormat : SmallFormat {
   }
 };
 
-// The numbers of Q4_0 and Q4_1, and of Q5_0 and Q5_1, which differ in their terms.
+// The numbers of Q4_0 and Q4_1, which differ in their terms.
 template <typename Base>
 struct FourBitFormat : Base {
   static constexpr int kBodyBytes = 16;
@@ -169,29 +192,17 @@ struct FourBitFormat : Base {
   }
 };
 
-template <typename Base>
-struct FiveBitFormat : Base {
-  static constexpr int kBodyBytes = 20;
-  static constexpr int kBits = 5;
-
-  template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int /*chunk*/,
-                                                               int /*phase*/, int j) {
-    return V::Or(NibblesOf<V>(at, 1, j), BitOf<V, 4>(V::Load(at.Line(0)), j));
-  }
-};
-
 struct FormatQ4_0 : FourBitFormat<SmallFormat> {
   static constexpr int kZero = 8;
 };
 
 struct FormatQ4_1 : FourBitFormat<SmallOffsetFormat> {};
 
-struct FormatQ5_0 : FiveBitFormat<SmallFormat> {
+struct FormatQ5_0 : StepFormat<SmallFormat, 5, 0> {
   static constexpr int kZero = 16;
 };
 
-struct FormatQ5_1 : FiveBitFormat<SmallOffsetFormat> {};
+struct FormatQ5_1 : StepFormat<SmallOffsetFormat, 5, 0> {};
 
 struct FormatQ8_0 : SmallFormat {
   static constexpr int kBodyBytes = 32;
@@ -374,17 +385,7 @@ struct FormatQ4_K : SixBitFormat {
   }
 };
 
-struct FormatQ5_K : SixBitFormat {
-  static constexpr int kBodyBytes = 172;
-  static constexpr int kBits = 5;
-
-  template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
-                                                               int phase, int j) {
-    const typename V::Ints bit = BitOf<V, 4>(V::Load(at.Line(3 + 2 * j)), 2 * chunk + phase);
-    return V::Or(NibbleLine<V>(at, LineByTurns(3, chunk, j), phase), bit);
-  }
-};
+struct FormatQ5_K : StepFormat<SixBitFormat, 5, 3> {};
 
 // Bits [2 phase, 2 phase + 2) of every byte, in place 0.
 template <typename V>
@@ -392,11 +393,7 @@ template <typename V>
   return V::And(V::ShiftRight(x, 2 * phase), V::BroadcastByte(3));
 }
 
-struct FormatQ2_K : WholeOffsetFormat {
-  static constexpr int kBodyBytes = 80;
-  static constexpr int kChunks = 2;
-  static constexpr int kPhases = 4;
-  static constexpr int kBits = 2;
+struct FormatQ2_K : StepFormat<WholeOffsetFormat, 2, 4> {
   static constexpr int kZero = 0;
   static constexpr int kGroup = 16;
 
@@ -406,21 +403,11 @@ struct FormatQ2_K : WholeOffsetFormat {
     const int shift = 8 * (group % 4);
     return {Field<V>(words, shift, 0x0f), Field<V>(words, shift + 4, 0x0f)};
   }
-
-  template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
-                                                               int phase, int j) {
-    return TwoBits<V>(V::Load(at.Line(4 + 8 * chunk + j)), phase);
-  }
 };
 
-struct FormatQ3_K : WholeTermFormat {
+struct FormatQ3_K : StepFormat<WholeTermFormat, 3, 3> {
   static constexpr int kUnitBlocks = 2;
   static constexpr int kLeadBytes = 2;
-  static constexpr int kBodyBytes = 108;
-  static constexpr int kChunks = 2;
-  static constexpr int kPhases = 4;
-  static constexpr int kBits = 3;
   static constexpr int kZero = 4;
   static constexpr int kGroup = 16;
 
@@ -435,40 +422,17 @@ struct FormatQ3_K : WholeTermFormat {
         V::SubtractBytes(V::Or(low, V::template ShiftLeft<4>(high)), V::BroadcastByte(32));
     return {SignedByteOf<V>(of_four, group % 4), V::Broadcast(0)};
   }
-
-  template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
-                                                               int phase, int j) {
-    const typename V::Ints bit = BitOf<V, 2>(V::Load(at.Line(3 + 2 * j)), 4 * chunk + phase);
-    return V::Or(TwoBits<V>(V::Load(at.Line(LineByTurns(3, chunk, j))), phase), bit);
-  }
 };
 
-struct FormatQ6_K : WholeTermFormat {
+struct FormatQ6_K : StepFormat<WholeTermFormat, 6, 4> {
   static constexpr int kUnitBlocks = 2;
   static constexpr int kLeadBytes = 2;
-  static constexpr int kBodyBytes = 208;
-  static constexpr int kChunks = 2;
-  static constexpr int kPhases = 4;
-  static constexpr int kBits = 6;
   static constexpr int kZero = 32;
   static constexpr int kGroup = 16;
 
   template <typename V>
   [[gnu::always_inline]] static inline WholeTerm<V> WholeTermOf(const BlockPlace& at, int group) {
     return {SignedByteOf<V>(V::Load(at.Line(group / 4)), group % 4), V::Broadcast(0)};
-  }
-
-  template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
-                                                               int phase, int j) {
-    const int first = 4 + 24 * chunk;  // of a half of qh and ql
-    const typename V::Ints low = V::Load(at.Line(LineByTurns(first, phase % 2, j)));
-    const typename V::Ints bits = V::Load(at.Line(first + 2 * j));
-    const typename V::Ints high =
-        phase < 2 ? V::ShiftLeft(bits, 4 - 2 * phase) : V::ShiftRight(bits, 2 * phase - 4);
-    return V::Or(LowNibbles<V>(V::ShiftRight(low, phase / 2 * 4)),
-                 V::And(high, V::BroadcastByte(0x30)));
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "tensor/blocks.h"
+#include "tensor/packed_numbers.h"
 
 namespace thaw {
 namespace {
@@ -25,37 +26,133 @@ constexpr int64_t BytesOf(Element element) {
   return element == Element::kHighBits ? 4 : static_cast<int64_t>(element);
 }
 
-// Whether the lines of a field lie alone, or by turns with those of another one that is as long.
-enum class Turn : uint8_t { kNone, kFirst, kSecond };
-
-// A field of a block or a part of one.
+// A field of a block.
 struct Field {
   int64_t offset = 0;  // in the block
   int64_t bytes = 0;
   Element element = Element::kBytes4;
-  Turn turn = Turn::kNone;
 
-  // Packed bytes from one of its elements to the next.
-  int64_t ElementStride() const { return kRows * BytesOf(element) * (turn == Turn::kNone ? 1 : 2); }
-  // Packed bytes from its first one to the first of the field behind it.
-  int64_t PackedStep() const {
-    if (turn == Turn::kFirst) return kLineBytes;
-    return turn == Turn::kNone ? kRows * bytes : 2 * kRows * bytes - kLineBytes;
-  }
+  int64_t PackedBytes() const { return kRows * bytes; }
+};
+
+// Numbers that lie as tensor/packed_numbers.h says, by their low and their high bits.
+struct Numbers {
+  Field low = {};
+  Field high = {};  // of no bytes where the low bits are all
+  // A block of sixteen rows, whose fields have been interleaved, to lines of numbers.
+  void (*pack)(const std::byte* low, const std::byte* high, int64_t steps,
+               std::byte* lines) = nullptr;
+  // One row of them, back to the words of its fields, which are all zero before.
+  void (*unpack)(const std::byte* lines, int64_t steps, uint32_t* low, uint32_t* high) = nullptr;
+
+  int64_t bytes() const { return low.bytes + high.bytes; }  // of a block
 };
 
 struct Format {
   ElementType type = ElementType::kF32;
   int64_t unit_blocks = 1;
   std::array<Field, 2> lead = {};  // unused ones have no bytes
-  std::array<Field, 7> body = {};
+  std::array<Field, 4> body = {};
+  Numbers numbers = {};  // behind the body
 };
+
+// A 16-byte vector of every compiler and machine that this is built with.
+using Words = uint32_t __attribute__((vector_size(16)));
+
+Words LoadWords(const std::byte* from) {
+  Words words;
+  std::memcpy(&words, from, sizeof(words));
+  return words;
+}
+
+void StoreWords(Words words, std::byte* to) { std::memcpy(to, &words, sizeof(words)); }
+
+uint32_t LoadWord(const std::byte* from) {
+  uint32_t word;
+  std::memcpy(&word, from, sizeof(word));
+  return word;
+}
+
+void StoreWord(uint32_t word, std::byte* to) { std::memcpy(to, &word, sizeof(word)); }
+
+// The same bits of every byte of a word.
+constexpr uint32_t OfEveryByte(int mask) { return 0x01010101U * static_cast<uint32_t>(mask); }
+
+// Bits of a block's numbers: kBits of each. The elements of a byte are kDistance apart.
+template <int kFieldBits, int kDistance>
+struct FieldBits {
+  static constexpr int kBits = kFieldBits;
+  static constexpr int kSpan = kDistance * (8 / kBits);  // elements of kDistance bytes
+
+  // Of elements [4 i, 4 i + 4): the word of the field that they are in, and where.
+  static constexpr int WordOf(int i) { return (4 * i / kSpan * kDistance + 4 * i % kDistance) / 4; }
+  static constexpr int ShiftOf(int i) { return 4 * i % kSpan / kDistance * kBits; }
+};
+
+struct NoBits {
+  static constexpr int kBits = 0;
+  static constexpr int WordOf(int /*i*/) { return 0; }
+  static constexpr int ShiftOf(int /*i*/) { return 0; }
+};
+
+// The two ways between the fields of numbers and lines of them.
+template <typename Low, typename High>
+struct NumberLines {
+  static constexpr int kBits = Low::kBits + High::kBits;
+
+  static void Pack(const std::byte* low, const std::byte* high, int64_t steps, std::byte* lines) {
+    for (int step = 0; step < steps; ++step, lines += kBits * kLineBytes) {
+      for (int64_t part = 0; part < kLineBytes; part += sizeof(Words)) {
+        Words packed[kBits] = {};
+#pragma GCC unroll 8
+        for (int j = 0; j < kNumbersOfStep; ++j) {
+          const int i = kNumbersOfStep * step + j;
+          const auto bits_of = [&]<typename Bits>(Bits, const std::byte* field) {
+            const Words word = LoadWords(field + Bits::WordOf(i) * kLineBytes + part);
+            return (word >> Bits::ShiftOf(i)) & OfEveryByte((1 << Bits::kBits) - 1);
+          };
+          Words number = bits_of(Low(), low);
+          if constexpr (High::kBits > 0) number |= bits_of(High(), high) << Low::kBits;
+#pragma GCC unroll 3
+          for (const NumberPiece& piece : kNumberPieces<kBits>[j]) {
+            if (piece.bits == 0) continue;
+            packed[piece.line] |= (number & OfEveryByte(piece.mask())) << piece.shift();
+          }
+        }
+#pragma GCC unroll 8
+        for (int line = 0; line < kBits; ++line) {
+          StoreWords(packed[line], lines + line * kLineBytes + part);
+        }
+      }
+    }
+  }
+
+  static void Unpack(const std::byte* lines, int64_t steps, uint32_t* low, uint32_t* high) {
+    for (int step = 0; step < steps; ++step, lines += kBits * kLineBytes) {
+      for (int j = 0; j < kNumbersOfStep; ++j) {
+        uint32_t number = 0;
+        for (const NumberPiece& piece : kNumberPieces<kBits>[j]) {
+          const uint32_t word = LoadWord(lines + piece.line * kLineBytes);
+          number |= (word >> piece.shift()) & OfEveryByte(piece.mask());
+        }
+        const int i = kNumbersOfStep * step + j;
+        low[Low::WordOf(i)] |= (number & OfEveryByte((1 << Low::kBits) - 1)) << Low::ShiftOf(i);
+        if constexpr (High::kBits > 0) {
+          const uint32_t bits = (number >> Low::kBits) & OfEveryByte((1 << High::kBits) - 1);
+          high[High::WordOf(i)] |= bits << High::ShiftOf(i);
+        }
+      }
+    }
+  }
+};
+
+template <typename Low, typename High = NoBits>
+constexpr Numbers NumbersIn(Field low, Field high = {}) {
+  return {low, high, NumberLines<Low, High>::Pack, NumberLines<Low, High>::Unpack};
+}
 
 #define THAW_FIELD(Block, name, element) \
   Field { offsetof(Block, name), sizeof(Block::name), Element::element }
-// Bytes [begin, end) of a field.
-#define THAW_PART(Block, name, begin, end, turn) \
-  Field { offsetof(Block, name) + (begin), (end) - (begin), Element::kBytes4, Turn::turn }
 
 constexpr auto kFormats = std::to_array<Format>({
     {ElementType::kQ4_0,
@@ -69,11 +166,15 @@ constexpr auto kFormats = std::to_array<Format>({
     {ElementType::kQ5_0,
      2,
      {THAW_FIELD(BlockQ5_0, d, kBytes2)},
-     {THAW_FIELD(BlockQ5_0, qh, kHighBits), THAW_FIELD(BlockQ5_0, qs, kBytes4)}},
+     {},
+     NumbersIn<FieldBits<4, 16>, FieldBits<1, 4>>(THAW_FIELD(BlockQ5_0, qs, kBytes4),
+                                                  THAW_FIELD(BlockQ5_0, qh, kHighBits))},
     {ElementType::kQ5_1,
      1,
      {THAW_FIELD(BlockQ5_1, d, kBytes2), THAW_FIELD(BlockQ5_1, m, kBytes2)},
-     {THAW_FIELD(BlockQ5_1, qh, kHighBits), THAW_FIELD(BlockQ5_1, qs, kBytes4)}},
+     {},
+     NumbersIn<FieldBits<4, 16>, FieldBits<1, 4>>(THAW_FIELD(BlockQ5_1, qs, kBytes4),
+                                                  THAW_FIELD(BlockQ5_1, qh, kHighBits))},
     {ElementType::kQ8_0,
      2,
      {THAW_FIELD(BlockQ8_0, d, kBytes2)},
@@ -93,12 +194,14 @@ constexpr auto kFormats = std::to_array<Format>({
     {ElementType::kQ2_K,
      1,
      {THAW_FIELD(BlockQ2_K, d, kBytes2), THAW_FIELD(BlockQ2_K, dmin, kBytes2)},
-     {THAW_FIELD(BlockQ2_K, scales, kBytes4), THAW_FIELD(BlockQ2_K, qs, kBytes4)}},
+     {THAW_FIELD(BlockQ2_K, scales, kBytes4)},
+     NumbersIn<FieldBits<2, 32>>(THAW_FIELD(BlockQ2_K, qs, kBytes4))},
     {ElementType::kQ3_K,
      2,
      {THAW_FIELD(BlockQ3_K, d, kBytes2)},
-     {THAW_FIELD(BlockQ3_K, scales, kBytes4), THAW_PART(BlockQ3_K, hmask, 0, 32, kFirst),
-      THAW_PART(BlockQ3_K, qs, 0, 32, kSecond), THAW_PART(BlockQ3_K, qs, 32, 64, kNone)}},
+     {THAW_FIELD(BlockQ3_K, scales, kBytes4)},
+     NumbersIn<FieldBits<2, 32>, FieldBits<1, 32>>(THAW_FIELD(BlockQ3_K, qs, kBytes4),
+                                                   THAW_FIELD(BlockQ3_K, hmask, kBytes4))},
     {ElementType::kQ4_K,
      1,
      {THAW_FIELD(BlockQ4_K, d, kBytes2), THAW_FIELD(BlockQ4_K, dmin, kBytes2)},
@@ -106,15 +209,15 @@ constexpr auto kFormats = std::to_array<Format>({
     {ElementType::kQ5_K,
      1,
      {THAW_FIELD(BlockQ5_K, d, kBytes2), THAW_FIELD(BlockQ5_K, dmin, kBytes2)},
-     {THAW_FIELD(BlockQ5_K, scales, kBytes4), THAW_PART(BlockQ5_K, qh, 0, 32, kFirst),
-      THAW_PART(BlockQ5_K, qs, 0, 32, kSecond), THAW_PART(BlockQ5_K, qs, 32, 128, kNone)}},
+     {THAW_FIELD(BlockQ5_K, scales, kBytes4)},
+     NumbersIn<FieldBits<4, 32>, FieldBits<1, 32>>(THAW_FIELD(BlockQ5_K, qs, kBytes4),
+                                                   THAW_FIELD(BlockQ5_K, qh, kBytes4))},
     {ElementType::kQ6_K,
      2,
      {THAW_FIELD(BlockQ6_K, d, kBytes2)},
-     {THAW_FIELD(BlockQ6_K, scales, kBytes4), THAW_PART(BlockQ6_K, qh, 0, 32, kFirst),
-      THAW_PART(BlockQ6_K, ql, 0, 32, kSecond), THAW_PART(BlockQ6_K, ql, 32, 64, kNone),
-      THAW_PART(BlockQ6_K, qh, 32, 64, kFirst), THAW_PART(BlockQ6_K, ql, 64, 96, kSecond),
-      THAW_PART(BlockQ6_K, ql, 96, 128, kNone)}},
+     {THAW_FIELD(BlockQ6_K, scales, kBytes4)},
+     NumbersIn<FieldBits<4, 64>, FieldBits<2, 32>>(THAW_FIELD(BlockQ6_K, ql, kBytes4),
+                                                   THAW_FIELD(BlockQ6_K, qh, kBytes4))},
     {ElementType::kIQ4_XS,
      1,
      {THAW_FIELD(BlockIQ4_XS, d, kBytes2), THAW_FIELD(BlockIQ4_XS, scales_h, kBytes2)},
@@ -126,7 +229,8 @@ constexpr auto kFormats = std::to_array<Format>({
     {ElementType::kTQ2_0,
      2,
      {THAW_FIELD(BlockTQ2_0, d, kBytes2)},
-     {THAW_FIELD(BlockTQ2_0, qs, kBytes4)}},
+     {},
+     NumbersIn<FieldBits<2, 32>>(THAW_FIELD(BlockTQ2_0, qs, kBytes4))},
     {ElementType::kIQ1_S,
      2,
      {THAW_FIELD(BlockIQ1_S, d, kBytes2)},
@@ -168,37 +272,31 @@ const Format* FindFormat(ElementType type) {
   return found == kFormats.end() ? nullptr : found;
 }
 
-// Calls visit(field, byte of the row, byte of the group) for each field of each block.
-template <typename Visit>
-void ForEachField(const Format& format, int64_t k, Visit visit) {
+// Calls visit(field, byte of the row, byte of the group) for each field of each block, and
+// visit_numbers(byte of the row's block, byte of the group) for its numbers.
+template <typename Visit, typename VisitNumbers>
+void ForEachField(const Format& format, int64_t k, Visit visit, VisitNumbers visit_numbers) {
   const ElementTypeInfo& info = Info(format.type);
   const int64_t blocks = k / info.block_elements;
   int64_t packed = 0;
+  const auto visit_field = [&](const Field& field, int64_t block) {
+    if (field.bytes == 0) return;
+    visit(field, block * info.block_bytes + field.offset, packed);
+    packed += field.PackedBytes();
+  };
   for (int64_t unit = 0; unit < blocks; unit += format.unit_blocks) {
     const int64_t end = std::min(unit + format.unit_blocks, blocks);
     for (const Field& field : format.lead) {
-      for (int64_t block = unit; block < end && field.bytes > 0; ++block) {
-        visit(field, block * info.block_bytes + field.offset, packed);
-        packed += field.PackedStep();
-      }
+      for (int64_t block = unit; block < end; ++block) visit_field(field, block);
     }
     for (int64_t block = unit; block < end; ++block) {
-      for (const Field& field : format.body) {
-        if (field.bytes == 0) continue;
-        visit(field, block * info.block_bytes + field.offset, packed);
-        packed += field.PackedStep();
-      }
+      for (const Field& field : format.body) visit_field(field, block);
+      if (format.numbers.bytes() == 0) continue;
+      visit_numbers(block * info.block_bytes, packed);
+      packed += kRows * format.numbers.bytes();
     }
   }
 }
-
-uint32_t LoadWord(const std::byte* from) {
-  uint32_t word;
-  std::memcpy(&word, from, sizeof(word));
-  return word;
-}
-
-void StoreWord(uint32_t word, std::byte* to) { std::memcpy(to, &word, sizeof(word)); }
 
 // Bit 4 j + b of the file is bit 8 b + j of the packed form.
 uint32_t SpreadHighBits(uint32_t bits) {
@@ -213,20 +311,8 @@ uint32_t GatherHighBits(uint32_t spread) {
   return bits;
 }
 
-// A 16-byte vector of every compiler and machine that this is built with.
-using Words = uint32_t __attribute__((vector_size(16)));
-
-Words LoadWords(const std::byte* from) {
-  Words words;
-  std::memcpy(&words, from, sizeof(words));
-  return words;
-}
-
-void StoreWords(Words words, std::byte* to) { std::memcpy(to, &words, sizeof(words)); }
-
-// Four words each of sixteen rows to four lines of sixteen words, `stride` bytes apart.
-void InterleaveFourWords(const std::byte* rows, int64_t row_bytes, std::byte* packed,
-                         int64_t stride) {
+// Four words each of sixteen rows to four lines of sixteen words.
+void InterleaveFourWords(const std::byte* rows, int64_t row_bytes, std::byte* packed) {
   for (int64_t row = 0; row < kRows; row += 4) {
     const Words a = LoadWords(rows + row * row_bytes);
     const Words b = LoadWords(rows + (row + 1) * row_bytes);
@@ -238,40 +324,37 @@ void InterleaveFourWords(const std::byte* rows, int64_t row_bytes, std::byte* pa
     const Words cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
     std::byte* out = packed + 4 * row;
     StoreWords(__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), out);
-    StoreWords(__builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7), out + stride);
-    StoreWords(__builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), out + 2 * stride);
-    StoreWords(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), out + 3 * stride);
+    StoreWords(__builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7), out + kLineBytes);
+    StoreWords(__builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), out + 2 * kLineBytes);
+    StoreWords(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), out + 3 * kLineBytes);
   }
 }
 
-// `bytes` of each of sixteen rows, in elements of kBytes each, `stride` bytes apart.
+// `bytes` of each of sixteen rows, in elements of kBytes each.
 template <int64_t kBytes>
-void Interleave(const std::byte* rows, int64_t row_bytes, int64_t bytes, std::byte* packed,
-                int64_t stride) {
+void Interleave(const std::byte* rows, int64_t row_bytes, int64_t bytes, std::byte* packed) {
   int64_t at = 0;
   if constexpr (kBytes == 4) {
     for (; at + 16 <= bytes; at += 16) {
-      InterleaveFourWords(rows + at, row_bytes, packed + at / 4 * stride, stride);
+      InterleaveFourWords(rows + at, row_bytes, packed + kRows * at);
     }
   }
   for (; at < bytes; at += kBytes) {
     for (int64_t row = 0; row < kRows; ++row) {
-      std::memcpy(packed + at / kBytes * stride + row * kBytes, rows + row * row_bytes + at,
-                  kBytes);
+      std::memcpy(packed + kRows * at + row * kBytes, rows + row * row_bytes + at, kBytes);
     }
   }
 }
 
 void InterleaveField(const Field& field, const std::byte* rows, int64_t row_bytes,
                      std::byte* packed) {
-  const int64_t stride = field.ElementStride();
   switch (field.element) {
     case Element::kBytes1:
-      return Interleave<1>(rows, row_bytes, field.bytes, packed, stride);
+      return Interleave<1>(rows, row_bytes, field.bytes, packed);
     case Element::kBytes2:
-      return Interleave<2>(rows, row_bytes, field.bytes, packed, stride);
+      return Interleave<2>(rows, row_bytes, field.bytes, packed);
     case Element::kBytes4:
-      return Interleave<4>(rows, row_bytes, field.bytes, packed, stride);
+      return Interleave<4>(rows, row_bytes, field.bytes, packed);
     case Element::kHighBits:
       for (int64_t row = 0; row < kRows; ++row) {
         StoreWord(SpreadHighBits(LoadWord(rows + row * row_bytes)), packed + 4 * row);
@@ -280,24 +363,54 @@ void InterleaveField(const Field& field, const std::byte* rows, int64_t row_byte
   }
 }
 
+// The numbers of a block have at most this many bytes.
+constexpr int64_t kMostNumberBytes = sizeof(BlockQ6_K::ql) + sizeof(BlockQ6_K::qh);
+
+int64_t StepsOf(const Format& format) { return Info(format.type).block_elements / 32; }
+
+// Those of a block of sixteen rows.
+void PackNumbers(const Format& format, const std::byte* rows, int64_t row_bytes,
+                 std::byte* packed) {
+  const Numbers& numbers = format.numbers;
+  std::byte fields[kRows * kMostNumberBytes];
+  THAW_CHECK(numbers.bytes() <= kMostNumberBytes);
+  std::byte* high = fields + numbers.low.PackedBytes();
+  InterleaveField(numbers.low, rows + numbers.low.offset, row_bytes, fields);
+  if (numbers.high.bytes > 0) {
+    InterleaveField(numbers.high, rows + numbers.high.offset, row_bytes, high);
+  }
+  numbers.pack(fields, high, StepsOf(format), packed);
+}
+
 void PackGroup(const Format* format, int64_t k, int64_t row_bytes, const std::byte* rows,
                std::byte* packed) {
-  if (format == nullptr) return Interleave<4>(rows, row_bytes, row_bytes, packed, kLineBytes);
-  ForEachField(*format, k, [&](const Field& field, int64_t row_at, int64_t packed_at) {
-    InterleaveField(field, rows + row_at, row_bytes, packed + packed_at);
-  });
+  if (format == nullptr) return Interleave<4>(rows, row_bytes, row_bytes, packed);
+  ForEachField(
+      *format, k,
+      [&](const Field& field, int64_t row_at, int64_t packed_at) {
+        InterleaveField(field, rows + row_at, row_bytes, packed + packed_at);
+      },
+      [&](int64_t block_at, int64_t packed_at) {
+        PackNumbers(*format, rows + block_at, row_bytes, packed + packed_at);
+      });
 }
 
 void CopyField(const Field& field, const std::byte* packed, int64_t row, std::byte* out) {
   const int64_t bytes = BytesOf(field.element);
   for (int64_t at = 0; at < field.bytes; at += bytes) {
-    const std::byte* element = packed + at / bytes * field.ElementStride() + row * bytes;
-    if (field.element == Element::kHighBits) {
-      StoreWord(GatherHighBits(LoadWord(element)), out + at);
-    } else {
-      std::memcpy(out + at, element, static_cast<size_t>(bytes));
-    }
+    std::memcpy(out + at, packed + kRows * at + row * bytes, static_cast<size_t>(bytes));
   }
+}
+
+// The numbers of a block of one row: the first of its words is at `lines`.
+void CopyNumbers(const Format& format, const std::byte* lines, std::byte* block) {
+  const Numbers& numbers = format.numbers;
+  uint32_t low[kMostNumberBytes / 4] = {};
+  uint32_t high[kMostNumberBytes / 4] = {};
+  numbers.unpack(lines, StepsOf(format), low, high);
+  if (numbers.high.element == Element::kHighBits) high[0] = GatherHighBits(high[0]);
+  std::memcpy(block + numbers.low.offset, low, static_cast<size_t>(numbers.low.bytes));
+  std::memcpy(block + numbers.high.offset, high, static_cast<size_t>(numbers.high.bytes));
 }
 
 }  // namespace
@@ -337,9 +450,14 @@ void CopyPackedRow(ElementType type, int64_t k, int64_t n_rows, const std::byte*
   row %= kRows;
   const Format* format = FindFormat(type);
   if (format == nullptr) return CopyField({0, row_bytes, Element::kBytes4}, packed, row, out);
-  ForEachField(*format, k, [&](const Field& field, int64_t row_at, int64_t packed_at) {
-    CopyField(field, packed + packed_at, row, out + row_at);
-  });
+  ForEachField(
+      *format, k,
+      [&](const Field& field, int64_t row_at, int64_t packed_at) {
+        CopyField(field, packed + packed_at, row, out + row_at);
+      },
+      [&](int64_t block_at, int64_t packed_at) {
+        CopyNumbers(*format, packed + packed_at + 4 * row, out + block_at);
+      });
 }
 
 }  // namespace thaw

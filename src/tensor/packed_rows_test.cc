@@ -76,64 +76,103 @@ TEST(PackedRows, RowsArePackedWhereTheyLieAndFromAbove) {
   }
 }
 
-// The layout itself, as the header states it, on a type with every kind of element but one byte.
+// The layout itself, as the header states it: a unit of blocks, and numbers of five bits.
 TEST(PackedRows, LieAsDocumented) {
   std::mt19937 random(3);
   constexpr int64_t kBlocks = 3;
   const std::vector<std::byte> rows =
       RandomBytes(16 * kBlocks * int64_t{sizeof(BlockQ5_0)}, random);
   const std::vector<std::byte> packed = Packed(ElementType::kQ5_0, kBlocks * 32, 16, rows);
-  const auto block = [&](int64_t row, int64_t index) {
-    BlockQ5_0 b;
-    std::memcpy(&b, rows.data() + (row * kBlocks + index) * int64_t{sizeof(b)}, sizeof(b));
-    return b;
-  };
   const auto byte_at = [&](int64_t at) {
     return static_cast<uint8_t>(packed[static_cast<size_t>(at)]);
   };
   constexpr int64_t kBlockBodyBytes = 16 * 20;
   for (int64_t row = 0; row < 16; ++row) {
     for (int64_t index = 0; index < kBlocks; ++index) {
-      const BlockQ5_0 b = block(row, index);
+      BlockQ5_0 b;
+      std::memcpy(&b, rows.data() + (row * kBlocks + index) * int64_t{sizeof(b)}, sizeof(b));
       const int64_t unit = index / 2 * 2 * 16 * int64_t{sizeof(BlockQ5_0)};
       const int64_t blocks_in_unit = index < 2 ? 2 : 1;
       const int64_t d = unit + index % 2 * 32 + 2 * row;
       EXPECT_EQ(byte_at(d) | byte_at(d + 1) << 8, b.d);
       const int64_t body = unit + blocks_in_unit * 32 + index % 2 * kBlockBodyBytes;
-      for (int64_t element = 0; element < 32; ++element) {
-        const int64_t j = element / 4;
-        const int64_t within = element % 4;
-        const int bit = byte_at(body + 4 * row + within) >> j & 1;
-        EXPECT_EQ(bit, b.qh[element / 8] >> (element % 8) & 1) << "element " << element;
-      }
-      for (int64_t i = 0; i < 16; ++i) {
-        EXPECT_EQ(byte_at(body + 64 + i / 4 * 64 + 4 * row + i % 4), b.qs[i]);
+      for (int64_t i = 0; i < 4; ++i) {
+        const auto n = [&](int64_t j) {
+          const int64_t element = 4 * j + i;
+          const int low = b.qs[element % 16] >> (element / 16 * 4) & 15;
+          return low | (b.qh[element / 8] >> (element % 8) & 1) << 4;
+        };
+        const auto line = [&](int64_t l) { return int{byte_at(body + 64 * l + 4 * row + i)}; };
+        EXPECT_EQ(line(0), n(0) | (n(5) & 7) << 5);
+        EXPECT_EQ(line(1), n(1) | (n(6) & 7) << 5);
+        EXPECT_EQ(line(2), n(2) | (n(7) & 7) << 5);
+        EXPECT_EQ(line(3), n(3) | n(5) >> 3 << 5 | (n(7) >> 3 & 1) << 7);
+        EXPECT_EQ(line(4), n(4) | n(6) >> 3 << 5 | n(7) >> 4 << 7);
       }
     }
   }
 }
 
-// Two fields by turns, and what of the longer one is left.
-TEST(PackedRows, LieByTurnsAsDocumented) {
+// Calls check(block, step, i, line) for every byte i of a step of a row: line(l) is that byte of
+// line l.
+template <typename Block, typename Check>
+void ForEachByteOfSteps(ElementType type, int64_t first_line, int bits, const Check& check) {
   std::mt19937 random(4);
-  const std::vector<std::byte> rows = RandomBytes(16 * int64_t{sizeof(BlockQ6_K)}, random);
-  const std::vector<std::byte> packed = Packed(ElementType::kQ6_K, 256, 16, rows);
-  for (size_t row = 0; row < 16; ++row) {
-    BlockQ6_K b;
-    std::memcpy(&b, rows.data() + row * sizeof(b), sizeof(b));
-    // Byte i of the line that begins at `line`, of this row.
-    const auto byte_at = [&](size_t line, size_t i) {
-      return static_cast<uint8_t>(packed[16 * sizeof(b.d) + 64 * line + 4 * row + i]);
-    };
-    for (size_t half = 0; half < 2; ++half) {
-      const size_t first = 4 + 24 * half;  // behind four lines of scales
-      for (size_t i = 0; i < 32; ++i) {
-        EXPECT_EQ(byte_at(first + 2 * (i / 4), i % 4), b.qh[32 * half + i]);
-        EXPECT_EQ(byte_at(first + 2 * (i / 4) + 1, i % 4), b.ql[64 * half + i]);
-        EXPECT_EQ(byte_at(first + 16 + i / 4, i % 4), b.ql[64 * half + 32 + i]);
+  constexpr int64_t kBlockBytes = sizeof(Block);
+  const std::vector<std::byte> rows = RandomBytes(16 * kBlockBytes, random);
+  const std::vector<std::byte> packed = Packed(type, 256, 16, rows);
+  const int64_t lead = 16 * (kBlockBytes - 4 * (first_line + int64_t{8} * bits));
+  for (int64_t row = 0; row < 16; ++row) {
+    Block block;
+    std::memcpy(&block, rows.data() + row * kBlockBytes, sizeof(block));
+    for (int step = 0; step < 8; ++step) {
+      for (int i = 0; i < 4; ++i) {
+        check(block, step, i, [&](int64_t l) {
+          const int64_t line = first_line + bits * step + l;
+          return static_cast<int>(packed[static_cast<size_t>(lead + 64 * line + 4 * row + i)]);
+        });
       }
     }
   }
+}
+
+TEST(PackedRows, NumbersOfTwoBitsLieAsDocumented) {
+  const auto check = [](const auto& b, int step, int i, const auto& line) {
+    const auto n = [&](int j) { return b.qs[step / 4 * 32 + 4 * j + i] >> (step % 4 * 2) & 3; };
+    EXPECT_EQ(line(0), n(0) | n(1) << 2 | n(2) << 4 | n(3) << 6);
+    EXPECT_EQ(line(1), n(4) | n(5) << 2 | n(6) << 4 | n(7) << 6);
+  };
+  ForEachByteOfSteps<BlockQ2_K>(ElementType::kQ2_K, 4, 2, check);
+  ForEachByteOfSteps<BlockTQ2_0>(ElementType::kTQ2_0, 0, 2, check);
+}
+
+TEST(PackedRows, NumbersOfThreeBitsLieAsDocumented) {
+  ForEachByteOfSteps<BlockQ3_K>(
+      ElementType::kQ3_K, 3, 3, [](const BlockQ3_K& b, int step, int i, const auto& line) {
+        const auto n = [&](int j) {
+          const int low = b.qs[step / 4 * 32 + 4 * j + i] >> (step % 4 * 2) & 3;
+          return low | (b.hmask[4 * j + i] >> step & 1) << 2;
+        };
+        EXPECT_EQ(line(0), n(0) | n(1) << 3 | (n(6) & 3) << 6);
+        EXPECT_EQ(line(1), n(2) | n(3) << 3 | (n(7) & 3) << 6);
+        EXPECT_EQ(line(2), n(4) | n(5) << 3 | n(6) >> 2 << 6 | n(7) >> 2 << 7);
+      });
+}
+
+TEST(PackedRows, NumbersOfSixBitsLieAsDocumented) {
+  ForEachByteOfSteps<BlockQ6_K>(
+      ElementType::kQ6_K, 4, 6, [](const BlockQ6_K& b, int step, int i, const auto& line) {
+        const auto n = [&](int j) {
+          const int element = 4 * j + i;
+          const int half = step / 4;
+          const int of_half = step % 4;
+          const int low = b.ql[64 * half + of_half % 2 * 32 + element] >> (of_half / 2 * 4) & 15;
+          return low | (b.qh[32 * half + element] >> (2 * of_half) & 3) << 4;
+        };
+        for (int l = 0; l < 6; ++l) {
+          EXPECT_EQ(line(l), n(l) | (n(6 + l / 3) >> (l % 3 * 2) & 3) << 6);
+        }
+      });
 }
 
 TEST(PackedRows, AreNotForEveryTypeNorForHalvesOfOddLength) {
