@@ -292,11 +292,13 @@ class Model {
                                    float* out);
   // Multiplies rows [begin, end) of what a product gave with the scale of its matrix.
   static void ScaleRows(const Product& product, int64_t begin, int64_t end);
-  // Splits products into work_items_: tiles that are in memory first, so that the others have
-  // time to come.
+  // Splits products into work_items_: tiles that are in memory first, shared evenly, so that the
+  // others, which are everybody's, have time to come.
   void PlanWork(std::span<const Product> products);
-  // Those of one tile; `rows_left`: of all products, those that are in no item yet.
-  void PlanTile(const Product& product, int32_t tile, int64_t& rows_left);
+  // Those of one tile. next_rows(planned) takes note of the rows that an item has got, and says how
+  // many the next one is to have.
+  void PlanTile(const Product& product, int32_t tile,
+                FunctionRef<int64_t(int64_t planned)> next_rows);
 
   const ModelConfig config_;
   const ModelWeights weights_;
@@ -321,7 +323,9 @@ class Model {
   std::vector<int32_t> expected_;  // tiles
   // Of the current Multiply; kept for their memory.
   std::vector<WorkItem> work_items_;
-  std::vector<std::pair<const Product*, int32_t>> streamed_;  // tiles without a place
+  std::vector<int64_t> share_ends_;                            // as ThreadPool takes them
+  std::vector<std::pair<const Product*, int32_t>> in_memory_;  // tiles
+  std::vector<std::pair<const Product*, int32_t>> streamed_;   // those without a place
   std::vector<SharedPin> visits_;  // of its tiles; as many as the largest product has
   size_t visit_count_ = 0;
   std::vector<std::atomic<int32_t>> rows_done_;  // of gate and up, in each block of kActivatedRows

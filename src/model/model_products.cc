@@ -12,9 +12,9 @@
 namespace thaw {
 namespace {
 
-// A thread takes one of so many parts of its even share of the rows that nobody has taken yet: long
-// runs, which are read in one stream, at first, and short ones at the end, so that all threads
-// finish together.
+// A thread takes one of so many parts of its share that are left: long runs, which are read in one
+// stream, at first, and short ones at the end, so that another thread can take them if it is done
+// sooner.
 constexpr int64_t kPartsOfShare = 2;
 
 // A run of fewer rows than this costs more in bookkeeping than it evens out.
@@ -23,26 +23,56 @@ constexpr int64_t kMinRowsPerItem = 2 * kPackedGroupRows;
 }  // namespace
 
 void Model::PlanWork(std::span<const Product> products) {
-  int64_t rows_left = 0;
-  for (const Product& product : products) rows_left += product.weights->rows;
   work_items_.clear();
+  share_ends_.clear();
   visit_count_ = 0;
+  in_memory_.clear();
   streamed_.clear();
+  int64_t rows_in_memory = 0;
+  int64_t rows_streamed = 0;
   for (const Product& product : products) {
     if (product.weights->rows == 0) continue;
     const TileMap::Range tiles = cache_.map().tiles_of(product.weights->matrix, product.expert);
     for (int32_t tile = tiles.first; tile < tiles.first + tiles.count; ++tile) {
-      if (cache_.HasPlace(tile) || (cache_.map().is_chosen(tile) && cache_.IsResident(tile))) {
-        PlanTile(product, tile, rows_left);
-      } else {
-        streamed_.push_back({&product, tile});
-      }
+      const bool is_in_memory =
+          cache_.HasPlace(tile) || (cache_.map().is_chosen(tile) && cache_.IsResident(tile));
+      (is_in_memory ? in_memory_ : streamed_).push_back({&product, tile});
+      (is_in_memory ? rows_in_memory : rows_streamed) += cache_.map().tile(tile).row_count;
     }
   }
-  for (const auto& [product, tile] : streamed_) PlanTile(*product, tile, rows_left);
+
+  const int64_t threads = pool_.thread_count();
+  int64_t rows_left = rows_in_memory;
+  // Of the share of the thread that is planned for.
+  const auto left_of_share = [&] {
+    const int64_t threads_behind = threads - 1 - std::ssize(share_ends_);
+    return rows_left - rows_in_memory * threads_behind / threads;
+  };
+  const auto end_shares = [&] {
+    while (std::ssize(share_ends_) < threads && left_of_share() <= 0) {
+      share_ends_.push_back(std::ssize(work_items_));
+    }
+  };
+  for (const auto& [product, tile] : in_memory_) {
+    PlanTile(*product, tile, [&](int64_t planned) {
+      rows_left -= planned;
+      end_shares();
+      return left_of_share() / kPartsOfShare;
+    });
+  }
+  end_shares();
+  rows_left = rows_streamed;
+  for (const auto& [product, tile] : streamed_) {
+    PlanTile(*product, tile, [&](int64_t planned) {
+      rows_left -= planned;
+      return rows_left / (kPartsOfShare * threads);
+    });
+  }
+  share_ends_.push_back(std::ssize(work_items_));
 }
 
-void Model::PlanTile(const Product& product, int32_t tile, int64_t& rows_left) {
+void Model::PlanTile(const Product& product, int32_t tile,
+                     FunctionRef<int64_t(int64_t planned)> next_rows) {
   const int64_t rows = cache_.map().tile(tile).row_count;
   // Coded rows are decoded stream by stream.
   const int64_t unit = cache_.map().tile(tile).is_coded
@@ -50,12 +80,12 @@ void Model::PlanTile(const Product& product, int32_t tile, int64_t& rows_left) {
                            : kMinRowsPerItem;
   SharedPin& visit = visits_[visit_count_++];
   int32_t parts = 0;
+  int64_t wanted = next_rows(0);
   for (int64_t begin = 0; begin < rows; ++parts) {
-    const int64_t part = rows_left / (kPartsOfShare * pool_.thread_count());
-    const int64_t end = std::min(begin + RoundUp(std::max(part, unit), unit), rows);
+    const int64_t end = std::min(begin + RoundUp(std::max(wanted, unit), unit), rows);
     work_items_.push_back(
         {.product = &product, .tile = tile, .visit = &visit, .row_begin = begin, .row_end = end});
-    rows_left -= end - begin;
+    wanted = next_rows(end - begin);
     begin = end;
   }
   visit.Start(tile, parts);
@@ -91,22 +121,21 @@ Result<void> Model::Multiply(std::span<const Product> products,
     const std::lock_guard lock(outcome_mutex);
     if (outcome) outcome = Fail(std::move(error));
   };
-  pool_.ParallelFor(
-      static_cast<int64_t>(work_items_.size()), 1, [&](int64_t index, int64_t, int worker) {
-        const WorkItem& item = work_items_[static_cast<size_t>(index)];
-        if (const std::byte* data = item.visit->Enter(cache_, keep_error)) {
-          const Tile& tile = cache_.map().tile(item.tile);
-          const Product& product = *item.product;
-          // Of the product's rows; an expert's begin somewhere in the matrix.
-          const int64_t first = tile.row_begin - product.expert * product.weights->rows;
-          MultiplyRows(
-              item, data, first,
-              work_.matmul_scratch + static_cast<size_t>(worker) * work_.matmul_scratch_stride);
-          ScaleRows(product, first + item.row_begin, first + item.row_end);
-          done(first + item.row_begin, first + item.row_end);
-        }
-        item.visit->Leave();
-      });
+  pool_.ParallelFor(share_ends_, [&](int64_t index, int worker) {
+    const WorkItem& item = work_items_[static_cast<size_t>(index)];
+    if (const std::byte* data = item.visit->Enter(cache_, keep_error)) {
+      const Tile& tile = cache_.map().tile(item.tile);
+      const Product& product = *item.product;
+      // Of the product's rows; an expert's begin somewhere in the matrix.
+      const int64_t first = tile.row_begin - product.expert * product.weights->rows;
+      MultiplyRows(
+          item, data, first,
+          work_.matmul_scratch + static_cast<size_t>(worker) * work_.matmul_scratch_stride);
+      ScaleRows(product, first + item.row_begin, first + item.row_end);
+      done(first + item.row_begin, first + item.row_end);
+    }
+    item.visit->Leave();
+  });
   return outcome;
 }
 

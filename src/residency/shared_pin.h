@@ -12,7 +12,8 @@
 
 namespace thaw {
 
-class SharedPin {
+// On a line of its own: most tiles are one thread's alone.
+class alignas(64) SharedPin {
  public:
   // Before any thread comes; `parts` calls of Enter and Leave each will follow.
   void Start(int32_t tile, int32_t parts) {
@@ -25,8 +26,9 @@ class SharedPin {
   // from the one thread that tried.
   template <typename OnError>
   const std::byte* Enter(WeightCache& cache, OnError on_error) {
-    Phase phase = Phase::kUntouched;
-    if (phase_.compare_exchange_strong(phase, Phase::kPinning, std::memory_order_acquire)) {
+    Phase phase = phase_.load(std::memory_order_acquire);
+    if (phase == Phase::kUntouched &&
+        phase_.compare_exchange_strong(phase, Phase::kPinning, std::memory_order_acquire)) {
       auto pinned = cache.Pin(tile_);
       if (pinned) {
         handle_ = *std::move(pinned);
