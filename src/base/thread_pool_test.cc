@@ -74,7 +74,9 @@ TEST_P(ThreadPoolOf, EveryWorkerBeginsWithItsShareAndHelpsWithTheOthers) {
   for (int share = 0; share < threads; ++share) {
     EXPECT_EQ(worker_of[static_cast<size_t>(2 * share)], share);
   }
-  if (threads > 1) EXPECT_NE(worker_of[1], 0);
+  if (threads > 1) {
+    EXPECT_NE(worker_of[1], 0);
+  }
 }
 
 TEST_P(ThreadPoolOf, SurvivesManyShortLoopsAndPauses) {
