@@ -5,7 +5,8 @@
 // a packed group takes exactly the bytes that its rows took, and every row can be had back. Rows
 // that do not fill a group, fewer than 16 at the end, stay as in the file, behind the groups.
 //
-// Everything is pure and allocates nothing. Costs: about the bytes of a memory copy.
+// Everything is pure and allocates nothing. Costs: about the bytes of a memory copy, and for
+// numbers that lie step by step some shifts.
 #pragma once
 
 #include <cstddef>
@@ -22,29 +23,27 @@ namespace thaw {
 //   field = [elements in their order in the block][16 rows]
 //
 // An element is 1, 2 or 4 bytes of the block as they lie there; with 4, a line of 64 bytes holds
-// for example four consecutive quants of every row. Two exceptions. The 32 high bits of Q5_0 and
-// Q5_1 are reordered: bit 4 j + b moves to 8 b + j, next to its byte of quants. Rows of plain
-// numbers are one field without blocks, cut into elements of 4 bytes. tensor/blocks.h names the
-// fields. Of two fields by turns, an element of the first stands before each of the second, as long
-// as there are any: what the first elements of a block need lies in one run.
+// for example four consecutive quants of every row. One exception: numbers of 2, 3, 5 and 6 bits,
+// which the file keeps in one or two fields, lie step by step of 32 elements, in as many lines as
+// they have bits (tensor/packed_numbers.h). Rows of plain numbers are one field without blocks, cut
+// into elements of 4 bytes. tensor/blocks.h names the fields.
 //
 //   type          unit  lead           body
 //   Q4_0, IQ4_NL  2     d              qs:4
 //   Q4_1          1     d, m           qs:4
-//   Q5_0          2     d              qh:4, qs:4
-//   Q5_1          1     d, m           qh:4, qs:4
+//   Q5_0          2     d              numbers of qs and qh
+//   Q5_1          1     d, m           numbers of qs and qh
 //   Q8_0          2     d              qs:4
 //   MXFP4         4     e              qs:4
 //   NVFP4         1                    d:4, qs:4
-//   Q2_K          1     d, dmin        scales:4, qs:4
-//   Q3_K          2     d              scales:4, hmask:4 by turns with qs:4
+//   Q2_K          1     d, dmin        scales:4, numbers of qs
+//   Q3_K          2     d              scales:4, numbers of qs and hmask
 //   Q4_K          1     d, dmin        scales:4, qs:4
-//   Q5_K          1     d, dmin        scales:4, qh:4 by turns with qs:4
-//   Q6_K          2     d              scales:4, first half of qh:4 by turns with that of ql:4,
-//                                      second half of both
+//   Q5_K          1     d, dmin        scales:4, numbers of qs and qh
+//   Q6_K          2     d              scales:4, numbers of ql and qh
 //   IQ4_XS        1     d, scales_h    scales_l:4, qs:4
 //   TQ1_0         2     d              qs:4, qh:4
-//   TQ2_0         2     d              qs:4
+//   TQ2_0         2     d              numbers of qs
 //   IQ1_S         2     d              qh:4, qs:4
 //   IQ1_M         1                    scales:4, qh:4, qs:4
 //   IQ2_XXS       2     d              groups:4
