@@ -40,10 +40,9 @@ struct Numbers {
   Field low = {};
   Field high = {};  // of no bytes where the low bits are all
   // A block of sixteen rows, whose fields have been interleaved, to lines of numbers.
-  void (*pack)(const std::byte* low, const std::byte* high, int64_t steps,
-               std::byte* lines) = nullptr;
+  void (*pack)(const std::byte* low, const std::byte* high, std::byte* lines) = nullptr;
   // One row of them, back to the words of its fields, which are all zero before.
-  void (*unpack)(const std::byte* lines, int64_t steps, uint32_t* low, uint32_t* high) = nullptr;
+  void (*unpack)(const std::byte* lines, uint32_t* low, uint32_t* high) = nullptr;
 
   int64_t bytes() const { return low.bytes + high.bytes; }  // of a block
 };
@@ -95,40 +94,46 @@ struct NoBits {
   static constexpr int ShiftOf(int /*i*/) { return 0; }
 };
 
-// The two ways between the fields of numbers and lines of them.
-template <typename Low, typename High>
+// The two ways between the fields of numbers of kSteps steps and lines of them.
+template <int kSteps, typename Low, typename High>
 struct NumberLines {
   static constexpr int kBits = Low::kBits + High::kBits;
 
-  static void Pack(const std::byte* low, const std::byte* high, int64_t steps, std::byte* lines) {
-    for (int step = 0; step < steps; ++step, lines += kBits * kLineBytes) {
-      for (int64_t part = 0; part < kLineBytes; part += sizeof(Words)) {
-        Words packed[kBits] = {};
+  static void Pack(const std::byte* low, const std::byte* high, std::byte* lines) {
+    for (int64_t part = 0; part < kLineBytes; part += sizeof(Words)) {
+      PackPart(low + part, high + part, lines + part);
+    }
+  }
+
+  // Of four rows. Unrolled, so that all places are constants.
+  static void PackPart(const std::byte* low, const std::byte* high, std::byte* lines) {
 #pragma GCC unroll 8
-        for (int j = 0; j < kNumbersOfStep; ++j) {
-          const int i = kNumbersOfStep * step + j;
-          const auto bits_of = [&]<typename Bits>(Bits, const std::byte* field) {
-            const Words word = LoadWords(field + Bits::WordOf(i) * kLineBytes + part);
-            return (word >> Bits::ShiftOf(i)) & OfEveryByte((1 << Bits::kBits) - 1);
-          };
-          Words number = bits_of(Low(), low);
-          if constexpr (High::kBits > 0) number |= bits_of(High(), high) << Low::kBits;
+    for (int step = 0; step < kSteps; ++step) {
+      Words packed[kBits] = {};
+#pragma GCC unroll 8
+      for (int j = 0; j < kNumbersOfStep; ++j) {
+        const int i = kNumbersOfStep * step + j;
+        const auto bits_of = [&]<typename Bits>(Bits, const std::byte* field) {
+          const Words word = LoadWords(field + Bits::WordOf(i) * kLineBytes);
+          return (word >> Bits::ShiftOf(i)) & OfEveryByte((1 << Bits::kBits) - 1);
+        };
+        Words number = bits_of(Low(), low);
+        if constexpr (High::kBits > 0) number |= bits_of(High(), high) << Low::kBits;
 #pragma GCC unroll 3
-          for (const NumberPiece& piece : kNumberPieces<kBits>[j]) {
-            if (piece.bits == 0) continue;
-            packed[piece.line] |= (number & OfEveryByte(piece.mask())) << piece.shift();
-          }
+        for (const NumberPiece& piece : kNumberPieces<kBits>[j]) {
+          if (piece.bits == 0) continue;
+          packed[piece.line] |= (number & OfEveryByte(piece.mask())) << piece.shift();
         }
+      }
 #pragma GCC unroll 8
-        for (int line = 0; line < kBits; ++line) {
-          StoreWords(packed[line], lines + line * kLineBytes + part);
-        }
+      for (int line = 0; line < kBits; ++line) {
+        StoreWords(packed[line], lines + (kBits * step + line) * kLineBytes);
       }
     }
   }
 
-  static void Unpack(const std::byte* lines, int64_t steps, uint32_t* low, uint32_t* high) {
-    for (int step = 0; step < steps; ++step, lines += kBits * kLineBytes) {
+  static void Unpack(const std::byte* lines, uint32_t* low, uint32_t* high) {
+    for (int step = 0; step < kSteps; ++step, lines += kBits * kLineBytes) {
       for (int j = 0; j < kNumbersOfStep; ++j) {
         uint32_t number = 0;
         for (const NumberPiece& piece : kNumberPieces<kBits>[j]) {
@@ -146,9 +151,10 @@ struct NumberLines {
   }
 };
 
-template <typename Low, typename High = NoBits>
+template <typename Block, typename Low, typename High = NoBits>
 constexpr Numbers NumbersIn(Field low, Field high = {}) {
-  return {low, high, NumberLines<Low, High>::Pack, NumberLines<Low, High>::Unpack};
+  using Lines = NumberLines<Block::kElements / 32, Low, High>;
+  return {low, high, Lines::Pack, Lines::Unpack};
 }
 
 #define THAW_FIELD(Block, name, element) \
@@ -167,14 +173,14 @@ constexpr auto kFormats = std::to_array<Format>({
      2,
      {THAW_FIELD(BlockQ5_0, d, kBytes2)},
      {},
-     NumbersIn<FieldBits<4, 16>, FieldBits<1, 4>>(THAW_FIELD(BlockQ5_0, qs, kBytes4),
-                                                  THAW_FIELD(BlockQ5_0, qh, kHighBits))},
+     NumbersIn<BlockQ5_0, FieldBits<4, 16>, FieldBits<1, 4>>(THAW_FIELD(BlockQ5_0, qs, kBytes4),
+                                                             THAW_FIELD(BlockQ5_0, qh, kHighBits))},
     {ElementType::kQ5_1,
      1,
      {THAW_FIELD(BlockQ5_1, d, kBytes2), THAW_FIELD(BlockQ5_1, m, kBytes2)},
      {},
-     NumbersIn<FieldBits<4, 16>, FieldBits<1, 4>>(THAW_FIELD(BlockQ5_1, qs, kBytes4),
-                                                  THAW_FIELD(BlockQ5_1, qh, kHighBits))},
+     NumbersIn<BlockQ5_1, FieldBits<4, 16>, FieldBits<1, 4>>(THAW_FIELD(BlockQ5_1, qs, kBytes4),
+                                                             THAW_FIELD(BlockQ5_1, qh, kHighBits))},
     {ElementType::kQ8_0,
      2,
      {THAW_FIELD(BlockQ8_0, d, kBytes2)},
@@ -195,13 +201,13 @@ constexpr auto kFormats = std::to_array<Format>({
      1,
      {THAW_FIELD(BlockQ2_K, d, kBytes2), THAW_FIELD(BlockQ2_K, dmin, kBytes2)},
      {THAW_FIELD(BlockQ2_K, scales, kBytes4)},
-     NumbersIn<FieldBits<2, 32>>(THAW_FIELD(BlockQ2_K, qs, kBytes4))},
+     NumbersIn<BlockQ2_K, FieldBits<2, 32>>(THAW_FIELD(BlockQ2_K, qs, kBytes4))},
     {ElementType::kQ3_K,
      2,
      {THAW_FIELD(BlockQ3_K, d, kBytes2)},
      {THAW_FIELD(BlockQ3_K, scales, kBytes4)},
-     NumbersIn<FieldBits<2, 32>, FieldBits<1, 32>>(THAW_FIELD(BlockQ3_K, qs, kBytes4),
-                                                   THAW_FIELD(BlockQ3_K, hmask, kBytes4))},
+     NumbersIn<BlockQ3_K, FieldBits<2, 32>, FieldBits<1, 32>>(
+         THAW_FIELD(BlockQ3_K, qs, kBytes4), THAW_FIELD(BlockQ3_K, hmask, kBytes4))},
     {ElementType::kQ4_K,
      1,
      {THAW_FIELD(BlockQ4_K, d, kBytes2), THAW_FIELD(BlockQ4_K, dmin, kBytes2)},
@@ -210,14 +216,14 @@ constexpr auto kFormats = std::to_array<Format>({
      1,
      {THAW_FIELD(BlockQ5_K, d, kBytes2), THAW_FIELD(BlockQ5_K, dmin, kBytes2)},
      {THAW_FIELD(BlockQ5_K, scales, kBytes4)},
-     NumbersIn<FieldBits<4, 32>, FieldBits<1, 32>>(THAW_FIELD(BlockQ5_K, qs, kBytes4),
-                                                   THAW_FIELD(BlockQ5_K, qh, kBytes4))},
+     NumbersIn<BlockQ5_K, FieldBits<4, 32>, FieldBits<1, 32>>(THAW_FIELD(BlockQ5_K, qs, kBytes4),
+                                                              THAW_FIELD(BlockQ5_K, qh, kBytes4))},
     {ElementType::kQ6_K,
      2,
      {THAW_FIELD(BlockQ6_K, d, kBytes2)},
      {THAW_FIELD(BlockQ6_K, scales, kBytes4)},
-     NumbersIn<FieldBits<4, 64>, FieldBits<2, 32>>(THAW_FIELD(BlockQ6_K, ql, kBytes4),
-                                                   THAW_FIELD(BlockQ6_K, qh, kBytes4))},
+     NumbersIn<BlockQ6_K, FieldBits<4, 64>, FieldBits<2, 32>>(THAW_FIELD(BlockQ6_K, ql, kBytes4),
+                                                              THAW_FIELD(BlockQ6_K, qh, kBytes4))},
     {ElementType::kIQ4_XS,
      1,
      {THAW_FIELD(BlockIQ4_XS, d, kBytes2), THAW_FIELD(BlockIQ4_XS, scales_h, kBytes2)},
@@ -230,7 +236,7 @@ constexpr auto kFormats = std::to_array<Format>({
      2,
      {THAW_FIELD(BlockTQ2_0, d, kBytes2)},
      {},
-     NumbersIn<FieldBits<2, 32>>(THAW_FIELD(BlockTQ2_0, qs, kBytes4))},
+     NumbersIn<BlockTQ2_0, FieldBits<2, 32>>(THAW_FIELD(BlockTQ2_0, qs, kBytes4))},
     {ElementType::kIQ1_S,
      2,
      {THAW_FIELD(BlockIQ1_S, d, kBytes2)},
@@ -298,10 +304,13 @@ void ForEachField(const Format& format, int64_t k, Visit visit, VisitNumbers vis
   }
 }
 
-// Bit 4 j + b of the file is bit 8 b + j of the packed form.
+// Bit 4 j + b of the file is bit 8 b + j of the packed form: four bits at a time, which a product
+// takes to the lowest bits of four bytes.
 uint32_t SpreadHighBits(uint32_t bits) {
   uint32_t spread = 0;
-  for (int i = 0; i < 32; ++i) spread |= (bits >> i & 1) << (8 * (i % 4) + i / 4);
+  for (int j = 0; j < 8; ++j) {
+    spread |= ((bits >> 4 * j & 15) * 0x00204081U & OfEveryByte(1)) << j;
+  }
   return spread;
 }
 
@@ -366,8 +375,6 @@ void InterleaveField(const Field& field, const std::byte* rows, int64_t row_byte
 // The numbers of a block have at most this many bytes.
 constexpr int64_t kMostNumberBytes = sizeof(BlockQ6_K::ql) + sizeof(BlockQ6_K::qh);
 
-int64_t StepsOf(const Format& format) { return Info(format.type).block_elements / 32; }
-
 // Those of a block of sixteen rows.
 void PackNumbers(const Format& format, const std::byte* rows, int64_t row_bytes,
                  std::byte* packed) {
@@ -379,7 +386,7 @@ void PackNumbers(const Format& format, const std::byte* rows, int64_t row_bytes,
   if (numbers.high.bytes > 0) {
     InterleaveField(numbers.high, rows + numbers.high.offset, row_bytes, high);
   }
-  numbers.pack(fields, high, StepsOf(format), packed);
+  numbers.pack(fields, high, packed);
 }
 
 void PackGroup(const Format* format, int64_t k, int64_t row_bytes, const std::byte* rows,
@@ -407,7 +414,7 @@ void CopyNumbers(const Format& format, const std::byte* lines, std::byte* block)
   const Numbers& numbers = format.numbers;
   uint32_t low[kMostNumberBytes / 4] = {};
   uint32_t high[kMostNumberBytes / 4] = {};
-  numbers.unpack(lines, StepsOf(format), low, high);
+  numbers.unpack(lines, low, high);
   if (numbers.high.element == Element::kHighBits) high[0] = GatherHighBits(high[0]);
   std::memcpy(block + numbers.low.offset, low, static_cast<size_t>(numbers.low.bytes));
   std::memcpy(block + numbers.high.offset, high, static_cast<size_t>(numbers.high.bytes));
