@@ -211,7 +211,7 @@ void ThreadPool::ParallelFor(int64_t count, int64_t grain,
 void ThreadPool::ParallelFor(std::span<const int64_t> share_ends,
                              FunctionRef<void(int64_t item, int worker)> body) {
   THAW_CHECK(std::ssize(share_ends) == impl_->thread_count() + 1);
-  if (impl_->thread_count() == 1) {
+  if (impl_->thread_count() == 1 || share_ends.back() <= 1) {
     for (int64_t item = 0; item < share_ends.back(); ++item) body(item, 0);
     return;
   }

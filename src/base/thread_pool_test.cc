@@ -55,8 +55,8 @@ TEST_P(ThreadPoolOf, EveryWorkerBeginsWithItsShareAndHelpsWithTheOthers) {
   std::vector<int64_t> ends(static_cast<size_t>(threads) + 1);
   for (int share = 0; share < threads; ++share) ends[static_cast<size_t>(share)] = 2 * (share + 1);
   ends.back() = 2 * threads;
-  // The first item of every share waits until all have begun, the second of share 0 until all
-  // others are done: so whoever began with another share comes to help.
+  // The first item of every share waits until all have begun, that of share 0 until all others are
+  // done too: so the second one of share 0 is left to those who come to help.
   std::atomic<int> begun{0};
   std::atomic<int> done{0};
   std::vector<int> worker_of(static_cast<size_t>(2 * threads));

@@ -342,8 +342,6 @@ template <typename V>
 
 // Q4_K and Q5_K: eight scales and minima of 6 bits in three words.
 struct SixBitFormat : WholeOffsetFormat {
-  static constexpr int kChunks = 4;
-  static constexpr int kPhases = 2;
   static constexpr int kZero = 0;
   static constexpr int kGroup = 32;
 
@@ -365,23 +363,19 @@ struct SixBitFormat : WholeOffsetFormat {
     const int shift = 8 * (group % 4);
     return {Field<V>(scales, shift, 0xff), Field<V>(minima, shift, 0xff)};
   }
-
-  // The nibbles of a line, the low ones in the first step of a chunk.
-  template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints NibbleLine(const BlockPlace& at, int line,
-                                                                   int phase) {
-    return LowNibbles<V>(V::ShiftRight(V::Load(at.Line(line)), 4 * phase));
-  }
 };
 
 struct FormatQ4_K : SixBitFormat {
   static constexpr int kBodyBytes = 140;
+  static constexpr int kChunks = 4;
+  static constexpr int kPhases = 2;
   static constexpr int kBits = 4;
 
+  // The low nibbles of the chunk's lines in its first step, the high ones in the second.
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
                                                                int phase, int j) {
-    return NibbleLine<V>(at, 3 + 8 * chunk + j, phase);
+    return LowNibbles<V>(V::ShiftRight(V::Load(at.Line(3 + 8 * chunk + j)), 4 * phase));
   }
 };
 

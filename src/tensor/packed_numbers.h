@@ -73,6 +73,7 @@ inline constexpr NumberPiece kNumberPieces<6>[kNumbersOfStep][kMostPieces] = {
 // How many a number has at most.
 template <int kBits>
 inline constexpr int kMostPiecesOf = [] {
+  static_assert(kNumberPieces<kBits>[0][0].bits > 0, "numbers of so many bits have no pieces");
   int most = 0;
   for (const auto& pieces : kNumberPieces<kBits>) {
     int n = 0;

@@ -44,7 +44,7 @@ struct Numbers {
   // One row of them, back to the words of its fields, which are all zero before.
   void (*unpack)(const std::byte* lines, uint32_t* low, uint32_t* high) = nullptr;
 
-  int64_t bytes() const { return low.bytes + high.bytes; }  // of a block
+  constexpr int64_t bytes() const { return low.bytes + high.bytes; }  // of a block
 };
 
 struct Format {
@@ -98,6 +98,7 @@ struct NoBits {
 template <int kSteps, typename Low, typename High>
 struct NumberLines {
   static constexpr int kBits = Low::kBits + High::kBits;
+  static constexpr int kPieces = kMostPiecesOf<kBits>;
 
   static void Pack(const std::byte* low, const std::byte* high, std::byte* lines) {
     for (int64_t part = 0; part < kLineBytes; part += sizeof(Words)) {
@@ -120,8 +121,8 @@ struct NumberLines {
         Words number = bits_of(Low(), low);
         if constexpr (High::kBits > 0) number |= bits_of(High(), high) << Low::kBits;
 #pragma GCC unroll 3
-        for (const NumberPiece& piece : kNumberPieces<kBits>[j]) {
-          if (piece.bits == 0) continue;
+        for (int p = 0; p < kPieces; ++p) {
+          const NumberPiece piece = kNumberPieces<kBits>[j][p];
           packed[piece.line] |= (number & OfEveryByte(piece.mask())) << piece.shift();
         }
       }
@@ -136,7 +137,8 @@ struct NumberLines {
     for (int step = 0; step < kSteps; ++step, lines += kBits * kLineBytes) {
       for (int j = 0; j < kNumbersOfStep; ++j) {
         uint32_t number = 0;
-        for (const NumberPiece& piece : kNumberPieces<kBits>[j]) {
+        for (int p = 0; p < kPieces; ++p) {
+          const NumberPiece piece = kNumberPieces<kBits>[j][p];
           const uint32_t word = LoadWord(lines + piece.line * kLineBytes);
           number |= (word >> piece.shift()) & OfEveryByte(piece.mask());
         }
@@ -374,13 +376,15 @@ void InterleaveField(const Field& field, const std::byte* rows, int64_t row_byte
 
 // The numbers of a block have at most this many bytes.
 constexpr int64_t kMostNumberBytes = sizeof(BlockQ6_K::ql) + sizeof(BlockQ6_K::qh);
+static_assert(std::ranges::all_of(kFormats, [](const Format& format) {
+  return format.numbers.bytes() <= kMostNumberBytes;
+}));
 
 // Those of a block of sixteen rows.
 void PackNumbers(const Format& format, const std::byte* rows, int64_t row_bytes,
                  std::byte* packed) {
   const Numbers& numbers = format.numbers;
   std::byte fields[kRows * kMostNumberBytes];
-  THAW_CHECK(numbers.bytes() <= kMostNumberBytes);
   std::byte* high = fields + numbers.low.PackedBytes();
   InterleaveField(numbers.low, rows + numbers.low.offset, row_bytes, fields);
   if (numbers.high.bytes > 0) {
