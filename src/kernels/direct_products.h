@@ -108,6 +108,11 @@ template <typename V, typename F, int kTokens>
   }
 }
 
+// Whether the sums of a group are scaled as halves, before they become words. Its zero point is
+// taken off at the end of the block then.
+template <typename V, typename F>
+inline constexpr bool kScalesHalvesOf = IsWhole<F> && V::kScalesHalves;
+
 // Adds the products of step `phase` of a chunk to the sums of kTokens tokens.
 template <typename V, typename F, int kTokens, int phase>
 [[gnu::always_inline]] inline void MultiplyStep(BlockPlace& place, int chunk,
@@ -128,20 +133,27 @@ template <typename V, typename F, int kTokens, int phase>
     const int8_t* a = rows.quants + t * rows.quant_stride + kStep * step;
 #pragma GCC unroll 2
     for (int i = 0; i < kGroups; ++i) {
+      constexpr int kLinesOfGroup = F::kGroup / 4;
+      const Ints* lines = w + kLinesOfGroup * i;
+      const int8_t* of_group = a + F::kGroup * i;
+      auto& unscaled = of_tokens.unscaled[t];
+      if constexpr (kScalesHalvesOf<V, F>) {
+        unscaled = V::template AddScaledDot<F::kBits, kLinesOfGroup>(unscaled, lines, of_group,
+                                                                     terms.scale[group + i]);
+        continue;
+      }
       Ints init = V::Broadcast(0);
       if constexpr (kZero != 0) {
         init = V::template ShiftRightSigned<CorrectionShift(kZero)>(
             V::Broadcast(rows.Correction<F::kGroup>(t, kGroups * step + i)));
       }
-      constexpr int kLinesOfGroup = F::kGroup / 4;
-      const Ints sum =
-          V::template Dot<F::kBits, kLinesOfGroup>(w + kLinesOfGroup * i, a + F::kGroup * i, init);
+      const Ints sum = V::template Dot<F::kBits, kLinesOfGroup>(lines, of_group, init);
       if constexpr (IsWhole<F>) {
-        of_tokens.unscaled[t] = V::AddScaled(of_tokens.unscaled[t], sum, terms.scale[group + i]);
+        unscaled = V::AddScaled(unscaled, sum, terms.scale[group + i]);
       } else {
-        of_tokens.unscaled[t] = AddGroup<V, F::kGroup, F::kHasOffsets>(
-            of_tokens.unscaled[t], sum, terms.scale[group + i], terms.offset[group + i], rows, t,
-            kGroups * step + i);
+        unscaled = AddGroup<V, F::kGroup, F::kHasOffsets>(unscaled, sum, terms.scale[group + i],
+                                                          terms.offset[group + i], rows, t,
+                                                          kGroups * step + i);
       }
     }
   }
@@ -220,18 +232,29 @@ template <typename V, typename F, int kTokens>
   }
   if constexpr (IsWhole<F>) {
     const Term<V> of_block = F::template BlockTermOf<V>(place);
-    typename V::Ints minima[kGroupsOfBlock<F> / 2];
+    constexpr int kPairs = kGroupsOfBlock<F> / 2;
+    typename V::Ints minima[kPairs];
     if constexpr (F::kHasOffsets) {
 #pragma GCC unroll 8
-      for (int pair = 0; pair < kGroupsOfBlock<F> / 2; ++pair) {
-        minima[pair] = MinimaOf<V, F>(place, pair);
+      for (int pair = 0; pair < kPairs; ++pair) minima[pair] = MinimaOf<V, F>(place, pair);
+    }
+    if constexpr (kScalesHalvesOf<V, F> && F::kZero != 0) {
+      typename V::Ints scales[kPairs];
+#pragma GCC unroll 8
+      for (int pair = 0; pair < kPairs; ++pair) {
+        scales[pair] = ScalesOf<V, F>(place, 2 * pair, 2 * pair + 1);
+      }
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        const auto too_much = SumOfPairs<V, F>(scales, rows, t, first_step);
+        sums.unscaled[t] =
+            V::Subtract(sums.unscaled[t], V::template ShiftLeft<Log2(F::kZero)>(too_much));
       }
     }
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) {
-      sums.total[t] = AddBlock<V, F>(
-          sums.total[t], sums.unscaled[t], of_block, [&](int pair) { return minima[pair]; }, rows,
-          t, first_step);
+      sums.total[t] =
+          AddBlock<V, F>(sums.total[t], sums.unscaled[t], of_block, minima, rows, t, first_step);
       sums.Clear(t);
     }
   }

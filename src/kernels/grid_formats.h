@@ -24,19 +24,8 @@
 namespace thaw {
 namespace {
 
-// Patterns of V::ShuffleBytes: byte `byte` everywhere.
+// The pattern of V::ShuffleBytes for byte `byte` everywhere.
 constexpr int32_t Everywhere(int byte) { return 0x01010101 * byte; }
-
-// Bytes `byte` and `byte + 1` as two numbers of 16 bits; byte `byte` times 256 in both of them.
-constexpr int32_t kNoByte = 0x80;
-constexpr int32_t AsHalves(int byte) {
-  return static_cast<int32_t>(static_cast<uint32_t>(kNoByte) << 24 | (byte + 1u) << 16 |
-                              static_cast<uint32_t>(kNoByte) << 8 | static_cast<uint32_t>(byte));
-}
-constexpr int32_t AsUpperBytes(int byte) {
-  return static_cast<int32_t>(static_cast<uint32_t>(byte) << 24 | kNoByte << 16 |
-                              static_cast<uint32_t>(byte) << 8 | kNoByte);
-}
 
 // x & mask in every word.
 template <typename V>
@@ -198,7 +187,7 @@ struct FormatIQ2_XXS : IQ2Format {
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int chunk,
                                                                  int /*phase*/, int pair) {
-    return V::ShuffleBytes(V::Load(at.Line(2 * chunk)), AsHalves(2 * pair));
+    return V::ShuffleBytes(V::Load(at.Line(2 * chunk)), AsHalves(2 * pair, 2 * pair + 1));
   }
 
   template <typename V>
@@ -251,11 +240,12 @@ struct FormatIQ2_S : IQ2SmallGroupFormat {
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int chunk,
                                                                  int phase, int pair) {
-    const typename V::Ints high = V::ShuffleBytes(V::Load(at.Line(2 + chunk)), AsUpperBytes(phase));
+    const typename V::Ints high =
+        V::ShuffleBytes(V::Load(at.Line(2 + chunk)), AsUpperBytes(phase, phase));
     const typename V::Ints upper = V::Or(Masked<V>(V::ShiftRight(high, 4 * pair), 0x0300),
                                          Masked<V>(V::ShiftRight(high, 4 * pair + 2), 0x03000000));
     const typename V::Ints words = V::Load(at.Line(4 + 4 * chunk + phase));
-    return V::Or(V::ShuffleBytes(words, AsHalves(2 * pair)), upper);
+    return V::Or(V::ShuffleBytes(words, AsHalves(2 * pair, 2 * pair + 1)), upper);
   }
 
   template <typename V>
@@ -297,7 +287,8 @@ struct FormatIQ3_XXS : IQ3Format {
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int chunk,
                                                                  int /*phase*/, int pair) {
-    return V::ShuffleBytes(V::Load(at.Line(2 * chunk + pair / 2)), AsHalves(pair % 2 * 2));
+    return V::ShuffleBytes(V::Load(at.Line(2 * chunk + pair / 2)),
+                           AsHalves(pair % 2 * 2, pair % 2 * 2 + 1));
   }
 
   template <typename V>
@@ -326,11 +317,12 @@ struct FormatIQ3_S : IQ3Format {
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int chunk,
                                                                  int phase, int pair) {
-    const typename V::Ints high = V::ShuffleBytes(V::Load(at.Line(1 + chunk)), AsUpperBytes(phase));
+    const typename V::Ints high =
+        V::ShuffleBytes(V::Load(at.Line(1 + chunk)), AsUpperBytes(phase, phase));
     const typename V::Ints upper = V::Or(Masked<V>(V::ShiftRight(high, 2 * pair), 0x0100),
                                          Masked<V>(V::ShiftRight(high, 2 * pair + 1), 0x01000000));
     const typename V::Ints words = V::Load(at.Line(3 + 2 * (4 * chunk + phase) + pair / 2));
-    return V::Or(V::ShuffleBytes(words, AsHalves(pair % 2 * 2)), upper);
+    return V::Or(V::ShuffleBytes(words, AsHalves(pair % 2 * 2, pair % 2 * 2 + 1)), upper);
   }
 
   template <typename V>
@@ -396,7 +388,7 @@ struct FormatIQ1_S : IQ1Format {
                   : V::Or(Masked<V>(V::template ShiftLeft<2>(high), 0x0700),
                           Masked<V>(V::template ShiftRight<1>(high), 0x07000000));
     const typename V::Ints words = V::Load(at.Line(4 + 2 * chunk + phase));
-    return V::Or(V::ShuffleBytes(words, AsHalves(2 * pair)), upper);
+    return V::Or(V::ShuffleBytes(words, AsHalves(2 * pair, 2 * pair + 1)), upper);
   }
 
   template <typename V>
@@ -430,7 +422,8 @@ struct FormatIQ1_M : IQ1Format {
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints HighBits(const BlockPlace& at, int chunk,
                                                                  int phase, int pair) {
-    return V::ShuffleBytes(V::Load(at.Line(2 + chunk)), AsUpperBytes(2 * phase + pair));
+    return V::ShuffleBytes(V::Load(at.Line(2 + chunk)),
+                           AsUpperBytes(2 * phase + pair, 2 * phase + pair));
   }
 
   template <typename V>
@@ -440,7 +433,7 @@ struct FormatIQ1_M : IQ1Format {
     const typename V::Ints upper =
         V::Or(Masked<V>(high, 0x0700), Masked<V>(V::template ShiftRight<4>(high), 0x07000000));
     const typename V::Ints words = V::Load(at.Line(6 + 2 * chunk + phase));
-    return V::Or(V::ShuffleBytes(words, AsHalves(2 * pair)), upper);
+    return V::Or(V::ShuffleBytes(words, AsHalves(2 * pair, 2 * pair + 1)), upper);
   }
 
   template <typename V>

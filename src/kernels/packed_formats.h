@@ -13,7 +13,8 @@
 //                       fields lose the hardware's own prefetching where they are not loaded in
 //                       order and evenly (kIsLost in kernels/direct_products.h)
 //   TermOf              scale and offset of one group of a block; or, where those are whole numbers
-//                       times one of the block, both of these: BlockTermOf and WholeTermOf
+//                       times one of the block, both of these: BlockTermOf and FourTermsOf
+//   kHasSignedScales    whether those whole numbers of scales can be negative
 //   LineOf              four elements of every row: one of the eight lines of a step
 //
 // What is computed for a row are the numbers of kernels/unpack.h, in the same order of operations.
@@ -46,12 +47,12 @@ struct Term {
   typename V::Floats offset;
 };
 
-// The whole numbers that a block's scale and offset are multiplied with for a group: scale *
-// block.scale, minimum * block.offset.
+// The whole numbers that a block's scale and offset are multiplied with for four groups, scale *
+// block.scale and minimum * block.offset: signed bytes of a word of every row, group after group.
 template <typename V>
-struct WholeTerm {
-  typename V::Ints scale;
-  typename V::Ints minimum;
+struct FourTerms {
+  typename V::Ints scales;
+  typename V::Ints minima;
 };
 
 template <typename F>
@@ -81,6 +82,28 @@ template <typename V>
 template <typename V>
 [[gnu::always_inline]] inline typename V::Ints Field(typename V::Ints x, int shift, int mask) {
   return V::And(V::ShiftRight(x, shift), V::Broadcast(mask));
+}
+
+// Patterns of V::ShuffleBytes: bytes `low` and `high` as the numbers of the lower and the upper
+// half of a word, or times 256 in them; kNoByte is a 0.
+inline constexpr int kNoByte = 0x80;
+constexpr int32_t AsHalves(int low, int high) {
+  return static_cast<int32_t>(0x80008000u | static_cast<uint32_t>(high << 16 | low));
+}
+constexpr int32_t AsUpperBytes(int low, int high) {
+  return static_cast<int32_t>(0x00800080u | static_cast<uint32_t>(high) << 24 |
+                              static_cast<uint32_t>(low) << 8);
+}
+
+// Bytes `low` and `high` of every word as the numbers of its halves.
+template <typename V, bool is_signed>
+[[gnu::always_inline]] inline typename V::Ints HalvesOfBytes(typename V::Ints x, int low,
+                                                             int high) {
+  if constexpr (is_signed) {
+    return V::template ShiftRightSignedHalves<8>(V::ShuffleBytes(x, AsUpperBytes(low, high)));
+  } else {
+    return V::ShuffleBytes(x, AsHalves(low, high));
+  }
 }
 
 // Byte i of every word.
@@ -314,6 +337,7 @@ struct LargeFormat {
 // taken off.
 struct WholeTermFormat : LargeFormat {
   static constexpr bool kHasWholeTerms = true;
+  static constexpr bool kHasSignedScales = true;
   static constexpr bool kHasOffsets = false;
 
   template <typename V>
@@ -323,6 +347,7 @@ struct WholeTermFormat : LargeFormat {
 };
 
 struct WholeOffsetFormat : WholeTermFormat {
+  static constexpr bool kHasSignedScales = false;
   static constexpr bool kHasOffsets = true;
 
   template <typename V>
@@ -332,14 +357,6 @@ struct WholeOffsetFormat : WholeTermFormat {
   }
 };
 
-// The scale, from -32 on, whose bits [0, 4) are the lowest of words `low`, and [4, 6) of `high`.
-template <typename V>
-[[gnu::always_inline]] inline typename V::Ints ScaleOfSixBits(typename V::Ints low,
-                                                              typename V::Ints high) {
-  const typename V::Ints upper = V::template ShiftLeft<4>(V::And(high, V::Broadcast(0x03)));
-  return V::Subtract(V::Or(V::And(low, V::Broadcast(0x0f)), upper), V::Broadcast(32));
-}
-
 // Q4_K and Q5_K: eight scales and minima of 6 bits in three words.
 struct SixBitFormat : WholeOffsetFormat {
   static constexpr int kZero = 0;
@@ -348,20 +365,15 @@ struct SixBitFormat : WholeOffsetFormat {
   // Of the first four groups the words hold all bits, of the others the upper two, and the third
   // word their lower four.
   template <typename V>
-  [[gnu::always_inline]] static inline WholeTerm<V> WholeTermOf(const BlockPlace& at, int group) {
-    typename V::Ints scales = V::Load(at.Line(0));
-    typename V::Ints minima = V::Load(at.Line(1));
-    if (group < 4) {
-      scales = V::And(scales, V::BroadcastByte(0x3f));
-      minima = V::And(minima, V::BroadcastByte(0x3f));
-    } else {
-      const typename V::Ints upper = V::BroadcastByte(0x30);
-      const typename V::Ints lower = V::Load(at.Line(2));
-      scales = V::Or(LowNibbles<V>(lower), V::And(V::template ShiftRight<2>(scales), upper));
-      minima = V::Or(HighNibbles<V>(lower), V::And(V::template ShiftRight<2>(minima), upper));
-    }
-    const int shift = 8 * (group % 4);
-    return {Field<V>(scales, shift, 0xff), Field<V>(minima, shift, 0xff)};
+  [[gnu::always_inline]] static inline FourTerms<V> FourTermsOf(const BlockPlace& at, int four) {
+    const typename V::Ints scales = V::Load(at.Line(0));
+    const typename V::Ints minima = V::Load(at.Line(1));
+    const typename V::Ints all = V::BroadcastByte(0x3f);
+    if (four == 0) return {V::And(scales, all), V::And(minima, all)};
+    const typename V::Ints upper = V::BroadcastByte(0x30);
+    const typename V::Ints lower = V::Load(at.Line(2));
+    return {V::Or(LowNibbles<V>(lower), V::And(V::template ShiftRight<2>(scales), upper)),
+            V::Or(HighNibbles<V>(lower), V::And(V::template ShiftRight<2>(minima), upper))};
   }
 };
 
@@ -392,10 +404,9 @@ struct FormatQ2_K : StepFormat<WholeOffsetFormat, 2, 4> {
   static constexpr int kGroup = 16;
 
   template <typename V>
-  [[gnu::always_inline]] static inline WholeTerm<V> WholeTermOf(const BlockPlace& at, int group) {
-    const typename V::Ints words = V::Load(at.Line(group / 4));
-    const int shift = 8 * (group % 4);
-    return {Field<V>(words, shift, 0x0f), Field<V>(words, shift + 4, 0x0f)};
+  [[gnu::always_inline]] static inline FourTerms<V> FourTermsOf(const BlockPlace& at, int four) {
+    const typename V::Ints words = V::Load(at.Line(four));
+    return {LowNibbles<V>(words), HighNibbles<V>(words)};
   }
 };
 
@@ -405,16 +416,14 @@ struct FormatQ3_K : StepFormat<WholeTermFormat, 3, 3> {
   static constexpr int kZero = 4;
   static constexpr int kGroup = 16;
 
-  // s[0:4] = nibble g / 8 of byte g % 8; s[4:6] = bits 2 (g / 4) of byte 8 + g % 4. Four groups are
-  // put together at once, which the compiler does once for all of them.
+  // s[0:4] = nibble g / 8 of byte g % 8; s[4:6] = bits 2 (g / 4) of byte 8 + g % 4.
   template <typename V>
-  [[gnu::always_inline]] static inline WholeTerm<V> WholeTermOf(const BlockPlace& at, int group) {
+  [[gnu::always_inline]] static inline FourTerms<V> FourTermsOf(const BlockPlace& at, int four) {
     const typename V::Ints low =
-        LowNibbles<V>(V::ShiftRight(V::Load(at.Line(group % 8 / 4)), 4 * (group / 8)));
-    const typename V::Ints high = TwoBits<V>(V::Load(at.Line(2)), group / 4);
-    const typename V::Ints of_four =
-        V::SubtractBytes(V::Or(low, V::template ShiftLeft<4>(high)), V::BroadcastByte(32));
-    return {SignedByteOf<V>(of_four, group % 4), V::Broadcast(0)};
+        LowNibbles<V>(V::ShiftRight(V::Load(at.Line(four % 2)), 4 * (four / 2)));
+    const typename V::Ints high = TwoBits<V>(V::Load(at.Line(2)), four);
+    return {V::SubtractBytes(V::Or(low, V::template ShiftLeft<4>(high)), V::BroadcastByte(32)),
+            V::Broadcast(0)};
   }
 };
 
@@ -425,13 +434,14 @@ struct FormatQ6_K : StepFormat<WholeTermFormat, 6, 4> {
   static constexpr int kGroup = 16;
 
   template <typename V>
-  [[gnu::always_inline]] static inline WholeTerm<V> WholeTermOf(const BlockPlace& at, int group) {
-    return {SignedByteOf<V>(V::Load(at.Line(group / 4)), group % 4), V::Broadcast(0)};
+  [[gnu::always_inline]] static inline FourTerms<V> FourTermsOf(const BlockPlace& at, int four) {
+    return {V::Load(at.Line(four)), V::Broadcast(0)};
   }
 };
 
-struct FormatIQ4_XS : WholeTermFormat {
+struct FormatIQ4_XS : LargeFormat {
   static constexpr bool kPrefetches = false;
+  static constexpr bool kHasOffsets = false;
   static constexpr int kBodyBytes = 132;
   static constexpr int kChunks = 8;
   static constexpr int kPhases = 1;
@@ -439,12 +449,16 @@ struct FormatIQ4_XS : WholeTermFormat {
   static constexpr int kZero = 128;
   static constexpr int kGroup = 32;
 
+  // The block's scale times one from -32 on: its lower four bits are in a word, the upper two in
+  // the second half that leads.
   template <typename V>
-  [[gnu::always_inline]] static inline WholeTerm<V> WholeTermOf(const BlockPlace& at, int group) {
-    const typename V::Ints low = V::ShiftRight(V::Load(at.Line(0)), 4 * group);
+  [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
+    const typename V::Ints low = Field<V>(V::Load(at.Line(0)), 4 * group, 0x0f);
     const typename V::Ints high =
-        V::ShiftRight(V::LoadHalvesAsWords(at.lead[1] + 2 * at.lane), 2 * group);
-    return {ScaleOfSixBits<V>(low, high), V::Broadcast(0)};
+        Field<V>(V::LoadHalvesAsWords(at.lead[1] + 2 * at.lane), 2 * group, 0x03);
+    const typename V::Ints scale =
+        V::Subtract(V::Or(low, V::template ShiftLeft<4>(high)), V::Broadcast(32));
+    return {V::Multiply(V::LoadHalves(at.lead[0] + 2 * at.lane), V::ToFloats(scale)), V::Zero()};
   }
 
   template <typename V>

@@ -3,16 +3,16 @@
 // to have is what x86/lanes_avx512.h has; the constants:
 //
 //   kLanes          rows of a vector: 4, 8 or 16
-//   kSignedBytes    weights of 8 bits are multiplied as signed bytes, not as unsigned ones
-//   kSignedPanels   those of a panel too
+//   kSignedBytes    weights of 8 bits are multiplied as signed bytes; kSignedPanels: in a panel too
 //   kWidthsAlike    numbers of all widths are multiplied in the same way, without overflow
 //   kPairsLines     a panel's lines are kept in interleaved pairs (PairLines, LineOfPair)
 //   kPairsSums      a panel's whole sums are scaled in pairs
-//   kTileTokens, kWholeTileTokens, kTileVectors, kDirectTokens, kMostDirectTokens,
-//   kMostPlainTokens   as it says there
-//   AsksAhead()     whether memory is to be asked for all weights, into the L1 cache
-//   kAheadBytes     how far ahead; for the measurements see docs/decisions/0016-memory-ahead.md
-//   kMostTokensInOrder   for how many tokens lines are loaded in their order (the same)
+//   kScalesHalves   sums of products come as halves and are scaled as such (AddScaledDot)
+//   kScalesWords    AddScaled takes a scale as a word, not as its lower half
+//   kTileTokens, kWholeTileTokens, kTileVectors, k(Most)DirectTokens, kMostPlainTokens   see there
+//   AsksAhead(), kAheadBytes, kMostTokensInOrder   whether memory is to be asked for all weights,
+//       into the L1 cache, and how far ahead; for how many tokens lines are loaded in their order
+//       (docs/decisions/0016-memory-ahead.md)
 //
 // A few tokens are multiplied directly (kernels/direct_products.h), many through a panel of
 // unpacked rows (kernels/panel_products.h).

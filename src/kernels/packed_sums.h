@@ -55,10 +55,13 @@ template <typename V, typename F>
 [[gnu::always_inline]] inline Term<V> TermOf(const BlockPlace& at, int group) {
   if constexpr (HasWholeTerms<F>) {
     const Term<V> of_block = F::template BlockTermOf<V>(at);
-    const WholeTerm<V> whole = F::template WholeTermOf<V>(at, group);
-    Term<V> term{V::Multiply(of_block.scale, V::ToFloats(whole.scale)), V::Zero()};
+    const FourTerms<V> of_four = F::template FourTermsOf<V>(at, group / 4);
+    const auto number = [&](typename V::Ints bytes) {
+      return V::ToFloats(SignedByteOf<V>(bytes, group % 4));
+    };
+    Term<V> term{V::Multiply(of_block.scale, number(of_four.scales)), V::Zero()};
     if constexpr (F::kHasOffsets) {
-      term.offset = V::Multiply(of_block.offset, V::ToFloats(whole.minimum));
+      term.offset = V::Multiply(of_block.offset, number(of_four.minima));
     }
     return term;
   } else {
@@ -100,6 +103,31 @@ struct Terms {
   }
 };
 
+// The scales of two groups of the same four, that of the first in the lower halves.
+template <typename V, typename F>
+[[gnu::always_inline]] inline typename V::Ints ScalesOf(const BlockPlace& at, int low, int high) {
+  return HalvesOfBytes<V, F::kHasSignedScales>(F::template FourTermsOf<V>(at, low / 4).scales,
+                                               low % 4, high % 4);
+}
+
+// The minima of a pair of groups.
+template <typename V, typename F>
+[[gnu::always_inline]] inline typename V::Ints MinimaOf(const BlockPlace& at, int pair) {
+  return HalvesOfBytes<V, false>(F::template FourTermsOf<V>(at, pair / 2).minima, pair % 2 * 2,
+                                 pair % 2 * 2 + 1);
+}
+
+// The scale of a group as V::AddScaled takes it.
+template <typename V, typename F>
+[[gnu::always_inline]] inline typename V::Ints WholeScaleOf(const BlockPlace& at, int group) {
+  const typename V::Ints scales = F::template FourTermsOf<V>(at, group / 4).scales;
+  if constexpr (V::kScalesWords) {
+    return SignedByteOf<V>(scales, group % 4);
+  } else {
+    return HalvesOfBytes<V, F::kHasSignedScales>(scales, group % 4, kNoByte);
+  }
+}
+
 template <typename V, IsWhole F>
 struct Terms<V, F> {
   typename V::Ints scale[kGroupsOfBlock<F>];
@@ -107,23 +135,14 @@ struct Terms<V, F> {
   [[gnu::always_inline]] explicit Terms(const BlockPlace& at) {
 #pragma GCC unroll 16
     for (int group = 0; group < kGroupsOfBlock<F>; ++group) {
-      scale[group] = F::template WholeTermOf<V>(at, group).scale;
+      if constexpr (V::kScalesHalves) {
+        scale[group] = ScalesOf<V, F>(at, group, group);
+      } else {
+        scale[group] = WholeScaleOf<V, F>(at, group);
+      }
     }
   }
 };
-
-// Words with `low` in their lower halves and `high` in the upper ones; both fit halves.
-template <typename V>
-[[gnu::always_inline]] inline typename V::Ints PairOf(typename V::Ints low, typename V::Ints high) {
-  return V::Or(V::And(low, V::Broadcast(0xffff)), V::template ShiftLeft<16>(high));
-}
-
-// The minima of a pair of groups.
-template <typename V, typename F>
-[[gnu::always_inline]] inline typename V::Ints MinimaOf(const BlockPlace& at, int pair) {
-  return PairOf<V>(F::template WholeTermOf<V>(at, 2 * pair).minimum,
-                   F::template WholeTermOf<V>(at, 2 * pair + 1).minimum);
-}
 
 template <typename F>
 concept HasGrid = requires { F::kGrid; };
@@ -286,22 +305,35 @@ template <typename V, int kGroup, bool kHasOffsets>
   return V::MultiplyAdd(offset, V::Broadcast(rows.Sum<kGroup>(t, group)), unscaled);
 }
 
-// Ends a block of whole sums of one token: adds them to `total`. minima(pair) are those of two
-// groups, `first_step` is the first of the block.
-template <typename V, typename F, typename Minima>
+// Pairs of groups of a block, each of which is a word.
+template <typename F>
+inline constexpr int kPairsOfWide = kWideActivationBlock / F::kGroup / 2;
+
+// The sums of the activations of a block's groups, each times a number: those of pair after pair.
+// `first_step` is the first of the block.
+template <typename V, typename F>
+[[gnu::always_inline]] inline typename V::Ints SumOfPairs(
+    const typename V::Ints (&numbers)[kPairsOfWide<F>], const TokenRows& rows, int64_t t,
+    int64_t first_step) {
+  const int64_t first_pair = first_step * kStep / (2 * F::kGroup);
+  typename V::Ints sum = V::Broadcast(0);
+#pragma GCC unroll 8
+  for (int pair = 0; pair < kPairsOfWide<F>; ++pair) {
+    sum = V::AddHalfProducts(sum, numbers[pair],
+                             V::Broadcast(rows.SumPair<F::kGroup>(t, first_pair + pair)));
+  }
+  return sum;
+}
+
+// Ends a block of whole sums of one token: adds them to `total`.
+template <typename V, typename F>
 [[gnu::always_inline]] inline typename V::Floats AddBlock(
-    typename V::Floats total, typename V::Ints sum, const Term<V>& of_block, const Minima& minima,
-    const TokenRows& rows, int64_t t, int64_t first_step) {
+    typename V::Floats total, typename V::Ints sum, const Term<V>& of_block,
+    const typename V::Ints (&minima)[kPairsOfWide<F>], const TokenRows& rows, int64_t t,
+    int64_t first_step) {
   typename V::Floats scaled = V::Multiply(V::ToFloats(sum), of_block.scale);
   if constexpr (F::kHasOffsets) {
-    constexpr int kPairs = kWideActivationBlock / F::kGroup / 2;
-    const int64_t first_pair = first_step * kStep / (2 * F::kGroup);
-    typename V::Ints offset = V::Broadcast(0);
-#pragma GCC unroll 8
-    for (int pair = 0; pair < kPairs; ++pair) {
-      offset = V::AddHalfProducts(offset, minima(pair),
-                                  V::Broadcast(rows.SumPair<F::kGroup>(t, first_pair + pair)));
-    }
+    const typename V::Ints offset = SumOfPairs<V, F>(minima, rows, t, first_step);
     scaled = V::MultiplyAdd(V::ToFloats(offset), of_block.offset, scaled);
   }
   return V::MultiplyAdd(scaled, V::Broadcast(rows.Scale(t, first_step)), total);

@@ -118,14 +118,12 @@ template <typename V, typename F>
   constexpr int kPairs = kGroupsOfBlock<F> / 2;
 #pragma GCC unroll 8
   for (int pair = 0; pair < kPairs; ++pair) {
-    const auto first = F::template WholeTermOf<V>(place, 2 * pair).scale;
-    const auto second = F::template WholeTermOf<V>(place, 2 * pair + 1).scale;
     const int64_t index = block * kPairs + pair;
     if constexpr (V::kPairsSums) {
-      V::Store(PairOf<V>(second, first), line(index));
+      V::Store(ScalesOf<V, F>(place, 2 * pair + 1, 2 * pair), line(index));
     } else {
-      V::Store(first, line(2 * index));
-      V::Store(second, line(2 * index + 1));
+      V::Store(WholeScaleOf<V, F>(place, 2 * pair), line(2 * index));
+      V::Store(WholeScaleOf<V, F>(place, 2 * pair + 1), line(2 * index + 1));
     }
   }
 }
@@ -526,10 +524,9 @@ template <typename V, typename Kind, int kVectors, int kTokens>
     for (int t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 4
       for (int r = 0; r < kVectors; ++r) {
-        const auto sum = AddBlock<V, Kind>(
-            total.Get(t, r), whole[r][t], ends[r].term,
-            [&](int pair) { return ends[r].minima[pair]; }, rows, t,
-            (first_block + block) * (kWideActivationBlock / kStep));
+        const auto sum =
+            AddBlock<V, Kind>(total.Get(t, r), whole[r][t], ends[r].term, ends[r].minima, rows, t,
+                              (first_block + block) * (kWideActivationBlock / kStep));
         total.Set(t, r, sum);
       }
     }

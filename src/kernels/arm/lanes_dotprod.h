@@ -27,6 +27,8 @@ struct Lanes4 {
   static constexpr bool kWidthsAlike = true;
   static constexpr bool kPairsLines = false;
   static constexpr bool kPairsSums = false;
+  static constexpr bool kScalesHalves = false;
+  static constexpr bool kScalesWords = true;
   // 12 sums of integers and 12 of floats, the four vectors of a line and 16 activations of each
   // token make 31 of 32 registers, and 19 loads for 48 dot products.
   static constexpr int kTileTokens = 3;

@@ -27,6 +27,8 @@ struct Lanes8 {
   static constexpr bool kWidthsAlike = false;
   static constexpr bool kPairsLines = false;
   static constexpr bool kPairsSums = false;
+  static constexpr bool kScalesHalves = true;
+  static constexpr bool kScalesWords = false;
   // Eight sums of 16-bit integers, two vectors of weights, one of activations and what is in flight
   // fill the 16 registers; the sums of floats lie in memory.
   static constexpr int kTileTokens = 4;
@@ -114,8 +116,8 @@ struct Lanes8 {
   }
   // Byte i of every word is byte (pattern >> 8 i) % 256 of it, or 0 where that is 0x80.
   THAW_INLINE Ints ShuffleBytes(Ints x, int32_t pattern) {
-    const __m256i words = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
+    const __m256i words = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c,  //
+                                            0, 0x04040404, 0x08080808, 0x0c0c0c0c);
     return _mm256_shuffle_epi8(x, _mm256_add_epi8(words, _mm256_set1_epi32(pattern)));
   }
   // Bytes of `yes` where the one bit of the pattern is set in `bits`, and of `no` elsewhere.
@@ -187,9 +189,9 @@ struct Lanes8 {
   THAW_INLINE Ints AddHalfProducts(Ints sum, Ints a, Ints b) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
   }
-  // sum + x * scale, both of which fit 16 bits.
+  // sum + x * scale, both of which fit 16 bits, the scale with an upper half of 0.
   THAW_INLINE Ints AddScaled(Ints sum, Ints x, Ints scale) {
-    return AddHalfProducts(sum, x, And(scale, Broadcast(0xffff)));
+    return AddHalfProducts(sum, x, scale);
   }
 
   // Lines whose sums of two products fit 16 bits together: 2 * (2^bits - 1) * 127 each; of signed
@@ -207,14 +209,30 @@ struct Lanes8 {
     Ints sum = init;
 #pragma GCC unroll 8
     for (int first = 0; first < n; first += kRun) {
-      Ints halves = Multiply<kBits>(w[first], BroadcastFour(a + 4 * first));
-#pragma GCC unroll 8
-      for (int j = first + 1; j < first + kRun; ++j) {
-        AddHalves(halves, Multiply<kBits>(w[j], BroadcastFour(a + 4 * j)));
-      }
-      sum = AddPairs(sum, halves);
+      sum = AddPairs(sum, DotRun<kBits, kRun>(w + first, a + 4 * first));
     }
     return sum;
+  }
+
+  // sum + scale times what Dot adds to 0, `scale` in both halves: the sums of two products meet it
+  // as they are.
+  template <int kBits, int n>
+  THAW_INLINE Ints AddScaledDot(Ints sum, const Ints* w, const int8_t* a, Ints scale) {
+    constexpr int kRun = kLinesInHalf<kBits> < n ? kLinesInHalf<kBits> : n;
+#pragma GCC unroll 8
+    for (int first = 0; first < n; first += kRun) {
+      sum = AddHalfProducts(sum, DotRun<kBits, kRun>(w + first, a + 4 * first), scale);
+    }
+    return sum;
+  }
+
+  // Sums of two products of every line, as many lines as they fit 16 bits for.
+  template <int kBits, int n>
+  THAW_INLINE Ints DotRun(const Ints* w, const int8_t* a) {
+    Ints halves = Multiply<kBits>(w[0], BroadcastFour(a));
+#pragma GCC unroll 8
+    for (int j = 1; j < n; ++j) AddHalves(halves, Multiply<kBits>(w[j], BroadcastFour(a + 4 * j)));
+    return halves;
   }
 
   // Sums of two products. Weights of 8 bits are signed.

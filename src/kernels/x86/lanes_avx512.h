@@ -25,6 +25,8 @@ struct Vectors16 {
   static constexpr int kLanes = 16;
   static constexpr bool kPairsLines = false;
   static constexpr bool kPairsSums = true;
+  static constexpr bool kScalesHalves = false;
+  static constexpr bool kScalesWords = false;
   // Tokens and vectors of rows of a tile of a panel: 10 sums of integers and 20 of floats and two
   // vectors of weights fill the 32 registers. With 12 sums of each kind a third of them lies in
   // memory, which is slower by a fourteenth. In whole numbers there are 12 sums of a group and 12
@@ -109,8 +111,7 @@ struct Vectors16 {
   }
   // Byte i of every word is byte (pattern >> 8 i) % 256 of it, or 0 where that is 0x80.
   THAW_INLINE Ints ShuffleBytes(Ints x, int32_t pattern) {
-    const __m512i words =
-        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
+    const __m512i words = _mm512_set4_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0);
     return _mm512_shuffle_epi8(x, _mm512_add_epi8(words, _mm512_set1_epi32(pattern)));
   }
   // Bytes of `yes` where the one bit of the pattern is set in `bits`, and of `no` elsewhere.
@@ -188,9 +189,9 @@ struct Vectors16 {
   THAW_INLINE Ints AddHalfProducts(Ints sum, Ints a, Ints b) {
     return _mm512_dpwssd_epi32(sum, a, b);
   }
-  // sum + x * scale, both of which fit 16 bits.
+  // sum + x * scale, both of which fit 16 bits, the scale with an upper half of 0.
   THAW_INLINE Ints AddScaled(Ints sum, Ints x, Ints scale) {
-    return AddHalfProducts(sum, x, And(scale, Broadcast(0xffff)));
+    return AddHalfProducts(sum, x, scale);
   }
 };
 

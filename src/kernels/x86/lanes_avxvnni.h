@@ -14,6 +14,7 @@ template <typename Instruction>
 struct Vectors8Vnni : Lanes8 {
   // Ten sums of integers, two vectors of weights, one of activations and what is in flight fill the
   // 16 registers; the sums of floats lie in memory.
+  static constexpr bool kScalesHalves = false;
   static constexpr int kTileTokens = 5;
   static constexpr int kWholeTileTokens = 5;
 

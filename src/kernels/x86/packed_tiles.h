@@ -77,8 +77,8 @@ template <typename V, typename F, int phase>
   LoadWeights<V, F>(place, chunk, phase, w);
 #pragma GCC unroll 2
   for (int i = 0; i < 8 / kLinesOfGroup; ++i) {
-    const Ints scale = F::template WholeTermOf<V>(place, step * (32 / F::kGroup) + i).scale;
-    const Ints scales = PairOf<V>(scale, scale);
+    const int group = step * (32 / F::kGroup) + i;
+    const Ints scales = ScalesOf<V, F>(place, group, group);
 #pragma GCC unroll 8
     for (int j = i * kLinesOfGroup; j < (i + 1) * kLinesOfGroup; ++j) {
       const Ints numbers = V::AddBytes(w[j], V::BroadcastByte(-F::kZero));
@@ -209,9 +209,8 @@ template <typename V, typename Kind, int kGroups>
       const Ints low = V::Load(products + 4 * at);
       const Ints high = V::Load(products + 4 * at + 2 * kTileBytes);
       const Ints sum = V::Add(V::template ShiftLeft<kPlaneBits>(high), low);
-      const typename V::Floats total = AddBlock<V, Kind>(
-          V::LoadFloats(sums + at), sum, end.term, [&](int pair) { return end.minima[pair]; }, rows,
-          t, first_step);
+      const typename V::Floats total = AddBlock<V, Kind>(V::LoadFloats(sums + at), sum, end.term,
+                                                         end.minima, rows, t, first_step);
       V::StoreFloats(total, sums + at);
     }
   }
