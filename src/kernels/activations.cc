@@ -28,6 +28,7 @@ bool PrefersWideActivations(ElementType type) {
     case ElementType::kQ2_K:
     case ElementType::kQ3_K:
     case ElementType::kQ4_K:
+    case ElementType::kQ5_K:
     case ElementType::kQ6_K:
       return true;
     default:

@@ -58,7 +58,7 @@ void MultiplyDirectly(const std::byte* group, const Activations& activations, fl
 template <typename V, typename F>
 void MultiplyGroups(const std::byte* groups, int64_t n_groups, const Activations& activations,
                     float* out, int64_t out_stride, std::byte* scratch) {
-  if constexpr (HasSumsOfHalves<F>() && !IsWhole<F>) {
+  if constexpr (HasWholeTerms<F> && !IsWhole<F>) {
     if (activations.is_wide) {
       return MultiplyGroups<V, InWholeNumbers<F>>(groups, n_groups, activations, out, out_stride,
                                                   scratch);

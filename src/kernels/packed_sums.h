@@ -50,14 +50,43 @@ template <typename F, typename Act>
   ForEachOf(std::make_integer_sequence<int, F::kPhases>(), act);
 }
 
+// Whether the sums of groups of a size and a wide copy of activations fit 16 bits.
+template <typename F, int kGroup>
+constexpr bool FitSumsHalves() {
+  constexpr int kAbove = (1 << F::kBits) - 1 - F::kZero;
+  constexpr int kLargest = kAbove > F::kZero ? kAbove : F::kZero;
+  return kGroup / kActivationSum * kMostOfWideSum * kLargest < 1 << 15;
+}
+
+// A format whose sums stay whole numbers over a block. Where those of 32 elements would not fit 16
+// bits, 16 are a group, and two groups have one term.
+template <typename F>
+struct InWholeNumbers : F {
+  static constexpr bool kIsWhole = true;
+  static constexpr int kGroup = FitSumsHalves<F, F::kGroup>() ? F::kGroup : kActivationSum;
+  static constexpr int kGroupsOfTerm = F::kGroup / kGroup;
+  static_assert(FitSumsHalves<F, kGroup>());
+};
+
+template <typename F>
+concept IsWhole = requires { F::kIsWhole; };
+
+// Which term of a block a group has.
+template <typename F>
+constexpr int TermOfGroup(int group) {
+  if constexpr (IsWhole<F>) return group / F::kGroupsOfTerm;
+  return group;
+}
+
 // The scale and offset of one group of a block.
 template <typename V, typename F>
 [[gnu::always_inline]] inline Term<V> TermOf(const BlockPlace& at, int group) {
   if constexpr (HasWholeTerms<F>) {
     const Term<V> of_block = F::template BlockTermOf<V>(at);
-    const FourTerms<V> of_four = F::template FourTermsOf<V>(at, group / 4);
+    const int of_block_term = TermOfGroup<F>(group);
+    const FourTerms<V> of_four = F::template FourTermsOf<V>(at, of_block_term / 4);
     const auto number = [&](typename V::Ints bytes) {
-      return V::ToFloats(SignedByteOf<V>(bytes, group % 4));
+      return V::ToFloats(SignedByteOf<V>(bytes, of_block_term % 4));
     };
     Term<V> term{V::Multiply(of_block.scale, number(of_four.scales)), V::Zero()};
     if constexpr (F::kHasOffsets) {
@@ -67,24 +96,6 @@ template <typename V, typename F>
   } else {
     return F::template TermOf<V>(at, group);
   }
-}
-
-// A format whose sums stay whole numbers over a block.
-template <typename F>
-struct InWholeNumbers : F {
-  static constexpr bool kIsWhole = true;
-};
-
-template <typename F>
-concept IsWhole = requires { F::kIsWhole; };
-
-// Whether the sums of a group and a wide copy of activations fit 16 bits.
-template <typename F>
-constexpr bool HasSumsOfHalves() {
-  if (!HasWholeTerms<F>) return false;
-  constexpr int kAbove = (1 << F::kBits) - 1 - F::kZero;
-  constexpr int kLargest = kAbove > F::kZero ? kAbove : F::kZero;
-  return F::kGroup / kActivationSum * kMostOfWideSum * kLargest < 1 << 15;
 }
 
 // The terms of all groups of a block.
@@ -106,25 +117,28 @@ struct Terms {
 // The scales of two groups of the same four, that of the first in the lower halves.
 template <typename V, typename F>
 [[gnu::always_inline]] inline typename V::Ints ScalesOf(const BlockPlace& at, int low, int high) {
-  return HalvesOfBytes<V, F::kHasSignedScales>(F::template FourTermsOf<V>(at, low / 4).scales,
-                                               low % 4, high % 4);
+  const int first = TermOfGroup<F>(low);
+  return HalvesOfBytes<V, F::kHasSignedScales>(F::template FourTermsOf<V>(at, first / 4).scales,
+                                               first % 4, TermOfGroup<F>(high) % 4);
 }
 
 // The minima of a pair of groups.
 template <typename V, typename F>
 [[gnu::always_inline]] inline typename V::Ints MinimaOf(const BlockPlace& at, int pair) {
-  return HalvesOfBytes<V, false>(F::template FourTermsOf<V>(at, pair / 2).minima, pair % 2 * 2,
-                                 pair % 2 * 2 + 1);
+  const int first = TermOfGroup<F>(2 * pair);
+  return HalvesOfBytes<V, false>(F::template FourTermsOf<V>(at, first / 4).minima, first % 4,
+                                 TermOfGroup<F>(2 * pair + 1) % 4);
 }
 
 // The scale of a group as V::AddScaled takes it.
 template <typename V, typename F>
 [[gnu::always_inline]] inline typename V::Ints WholeScaleOf(const BlockPlace& at, int group) {
-  const typename V::Ints scales = F::template FourTermsOf<V>(at, group / 4).scales;
+  const int term = TermOfGroup<F>(group);
+  const typename V::Ints scales = F::template FourTermsOf<V>(at, term / 4).scales;
   if constexpr (V::kScalesWords) {
-    return SignedByteOf<V>(scales, group % 4);
+    return SignedByteOf<V>(scales, term % 4);
   } else {
-    return HalvesOfBytes<V, F::kHasSignedScales>(scales, group % 4, kNoByte);
+    return HalvesOfBytes<V, F::kHasSignedScales>(scales, term % 4, kNoByte);
   }
 }
 

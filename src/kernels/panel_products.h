@@ -235,8 +235,13 @@ struct PanelKind {
   static constexpr bool kHasOffsets = has_offsets;
 };
 
+template <typename Kind>
+struct WholeKind : Kind {
+  static constexpr bool kIsWhole = true;
+};
+
 template <typename Kind, typename F>
-using LikeFormat = std::conditional_t<IsWhole<F>, InWholeNumbers<Kind>, Kind>;
+using LikeFormat = std::conditional_t<IsWhole<F>, WholeKind<Kind>, Kind>;
 
 template <typename V, typename F>
 using PanelKindOf = LikeFormat<PanelKind<V::kWidthsAlike ? 8

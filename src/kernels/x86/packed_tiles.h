@@ -340,8 +340,9 @@ void MultiplyPackedByTiles(ElementType type, const std::byte* groups, int64_t n_
                            const Activations& a, float* out, int64_t out_stride,
                            std::byte* scratch) {
   VisitFormat(type, [&]<typename F>() {
-    if constexpr (HasSumsOfHalves<F>()) {
-      MultiplyGroupsByTiles<V, Tiles, F>(groups, n_groups, a, out, out_stride, scratch);
+    if constexpr (HasWholeTerms<F>) {
+      MultiplyGroupsByTiles<V, Tiles, InWholeNumbers<F>>(groups, n_groups, a, out, out_stride,
+                                                         scratch);
     }
   });
 }
