@@ -17,7 +17,8 @@ constexpr double kTera = 1e12;
 constexpr std::string_view kLegend =
     "GB/s and mem %: weights visited and, of decode, keys and values. TOPS and int8 %: two\n"
     "operations for each weight and token, attention apart. Rates of the machine: medians of\n"
-    "measurements before, between and after the runs.\n";
+    "measurements before, between and after the runs; mem % of decode that reads no file: the\n"
+    "median step beside what was read of memory right before and after it.\n";
 
 double Ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
@@ -38,7 +39,8 @@ Throughput ThroughputOf(const WorkloadReport& workload, const BenchmarkReport& s
   t.read_bytes_per_second = workload.BytesReadPerToken() * tok_per_s;
   t.operations_per_second = static_cast<double>(workload.run_operations) /
                             static_cast<double>(workload.tokens) * tok_per_s;
-  t.share_of_memory_rate = Ratio(t.bytes_per_second, speed.memory_bytes_per_second);
+  t.share_of_memory_rate = workload.ShareOfMemoryRate().value_or(
+      Ratio(t.bytes_per_second, speed.memory_bytes_per_second));
   t.share_of_disk_rate = Ratio(t.read_bytes_per_second, speed.disk_bytes_per_second);
   if (speed.int8) {
     t.share_of_int8_rate = Ratio(t.operations_per_second, speed.int8->operations_per_second);

@@ -91,6 +91,15 @@ TEST(BenchJson, RatesAndSharesFollowFromTheMedian) {
   EXPECT_DOUBLE_EQ(decode["decode_ms"]["p50"], 100);
 }
 
+TEST(BenchJson, ADecodeBesideReadingsOfMemoryTellsTheShareOfItsMedianStep) {
+  BenchReport report = Example();
+  WorkloadReport& decode = report.speed.workloads[1];
+  decode.step_seconds = {0.1, 0.2, 0.4};
+  decode.step_memory_rates = {2e9, 1.2e9, 1e9};
+  EXPECT_DOUBLE_EQ(BenchJson(report)["runs"][1]["share_of_memory_rate"], 0.12 / 0.2 / 1.2);
+  EXPECT_DOUBLE_EQ(BenchJson(report)["machine"]["memory_gb_per_s"], 4);
+}
+
 TEST(BenchReport, SaysWhenTheRateOfMemoryIsTheCaches) {
   BenchReport report = Example();
   EXPECT_EQ(BenchJson(report)["machine"]["memory_rate_is_of_cache"], false);

@@ -292,26 +292,44 @@ Result<double> MeasureMemoryRate(ThreadPool& pool, const MeasurementLimits& limi
   return static_cast<double>(bytes) / seconds;
 }
 
-ResidentRate MeasureResidentRate(WeightCache& weights, ThreadPool& pool, double seconds) {
-  std::vector<PinnedTile> tiles;
-  ResidentRate rate;
+ResidentReader::ResidentReader(WeightCache& weights, ThreadPool& pool) : pool_(pool) {
   for (int32_t tile = 0; tile < weights.map().tile_count(); ++tile) {
     std::optional<PinnedTile> pinned = weights.PinIfResident(tile);
     if (!pinned) continue;
-    rate.bytes += pinned->data().size();
-    tiles.push_back(*std::move(pinned));
+    bytes_ += pinned->data().size();
+    tiles_.push_back(*std::move(pinned));
   }
-  if (tiles.empty()) return rate;
+}
+
+double ResidentReader::ReadOn() {
+  THAW_CHECK(!tiles_.empty());
+  const size_t first = next_;
+  uint64_t bytes = 0;
+  int64_t count = 0;
+  for (; count < std::ssize(tiles_) && bytes < kMeasuredBytes; ++count) {
+    bytes += tiles_[next_].data().size();
+    next_ = (next_ + 1) % tiles_.size();
+  }
   std::atomic<uint64_t> sum{0};  // so that the reads are not left out
-  const double pass_seconds = MedianSeconds(seconds, [&] {
-    // A tile is some 50 us of reading.
-    pool.ParallelFor(std::ssize(tiles), 1, [&](int64_t index, int64_t, int) {
-      sum.fetch_add(SumWords(tiles[static_cast<size_t>(index)].data(), HostCpu()),
-                    std::memory_order_relaxed);
-    });
+  const auto start = Clock::now();
+  // A tile is some 50 us of reading.
+  pool_.ParallelFor(count, 1, [&](int64_t i, int64_t, int) {
+    const PinnedTile& tile = tiles_[(first + static_cast<size_t>(i)) % tiles_.size()];
+    sum.fetch_add(SumWords(tile.data(), HostCpu()), std::memory_order_relaxed);
   });
-  rate.bytes_per_second = static_cast<double>(rate.bytes) / pass_seconds;
-  return rate;
+  return static_cast<double>(bytes) / SecondsSince(start);
+}
+
+ResidentRate MeasureResidentRate(WeightCache& weights, ThreadPool& pool, double seconds) {
+  ResidentReader reader(weights, pool);
+  if (reader.bytes() == 0) return {};
+  reader.ReadOn();  // by threads that slept
+  std::vector<double> rates;
+  const auto start = Clock::now();
+  do {
+    rates.push_back(reader.ReadOn());
+  } while (rates.size() < kMinSlices || SecondsSince(start) < seconds);
+  return {.bytes_per_second = Median(rates), .bytes = reader.bytes()};
 }
 
 double MeasureForkJoin(ThreadPool& pool, const MeasurementLimits& limits) {

@@ -8,8 +8,10 @@
 // lower the speed of the model.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/cpu_features.h"
 #include "base/result.h"
@@ -47,7 +49,26 @@ struct MeasurementLimits {
 // Bytes a second that all threads of the pool read from memory.
 Result<double> MeasureMemoryRate(ThreadPool& pool, const MeasurementLimits& limits);
 
-// What all threads of the pool read of the weights that a cache holds; takes no memory.
+// Reads the weights that a cache holds by all threads of the pool, again and again, a part at a
+// time; takes no memory. They are pinned as long as this is there.
+class ResidentReader {
+ public:
+  ResidentReader(WeightCache& weights, ThreadPool& pool);
+
+  uint64_t bytes() const { return bytes_; }  // of all of them
+
+  // Bytes a second of reading what comes next: kMeasuredBytes in whole tiles, or all where there is
+  // less. There must be some.
+  double ReadOn();
+
+ private:
+  ThreadPool& pool_;
+  std::vector<PinnedTile> tiles_;
+  uint64_t bytes_ = 0;
+  size_t next_ = 0;  // of the tiles
+};
+
+// The median of such readings.
 struct ResidentRate {
   double bytes_per_second = 0;  // 0 where it holds none
   uint64_t bytes = 0;           // of the weights; as MachineRates::buffer_bytes

@@ -71,6 +71,19 @@ TEST(MeasureResidentRate, ReadsWhatIsInMemoryAndNothingElse) {
   EXPECT_EQ(after.pinned_bytes, 0);
 }
 
+TEST(ResidentReader, GoesRoundAndPinsWhatItReads) {
+  const auto weights = CacheOfAMebibyte();
+  ASSERT_TRUE(weights->Preload([](uint64_t, uint64_t) { return true; }));
+  ThreadPool pool(2);
+  {
+    ResidentReader reader(*weights, pool);
+    EXPECT_EQ(reader.bytes(), uint64_t{1} << 20);
+    EXPECT_EQ(weights->Statistics().pinned_bytes, reader.bytes());
+    for (int i = 0; i < 3; ++i) ExpectPlausible(reader.ReadOn());
+  }
+  EXPECT_EQ(weights->Statistics().pinned_bytes, 0);
+}
+
 TEST(MeasureForkJoin, GivesATimeFarBelowASecond) {
   for (const int threads : {1, 2}) {
     ThreadPool pool(threads);

@@ -88,6 +88,7 @@ class Benchmark {
       THAW_ASSIGN(const size_t logits, RunOnce(uncounted));
       expected.push_back(logits);
     }
+    reads_between_ = AllIsInMemory();
     THAW_TRY(MeasureMachine());
     for (int run = 0; run < options_.runs; ++run) {
       for (size_t i = 0; i < expected.size(); ++i) {
@@ -133,10 +134,18 @@ class Benchmark {
     const CacheStatistics before = engine_.cache_statistics();
     double seconds = 0;
     if (is_decode) {
+      std::optional<ResidentReader> reader;
+      if (reads_between_) reader.emplace(engine_.weights(), engine_.threads());
+      double before_step = reader ? reader->ReadOn() : 0;
       for (int64_t i = 1; i <= workload.tokens; ++i) {
         THAW_ASSIGN(const double step_seconds, FeedNew(i, 1));
         workload.step_seconds.push_back(step_seconds);
         seconds += step_seconds;
+        if (reader) {
+          const double after_step = reader->ReadOn();
+          workload.step_memory_rates.push_back(2 / (1 / before_step + 1 / after_step));
+          before_step = after_step;
+        }
         Advance(1);
       }
     } else {
@@ -165,6 +174,12 @@ class Benchmark {
                   engine_.path(), session_.tokens().size());
     }
     return seconds;
+  }
+
+  // What is read between two tokens would leave a reader of weights time to run ahead.
+  bool AllIsInMemory() const {
+    return ResidentReader(engine_.weights(), engine_.threads()).bytes() ==
+           engine_.weights().map().weight_bytes();
   }
 
   Result<void> MeasureMachine() {
@@ -198,6 +213,7 @@ class Benchmark {
   const std::vector<int32_t> tokens_;
   std::span<const float> logits_;  // of the last token fed
   BenchmarkReport report_;
+  bool reads_between_ = false;  // weights between the tokens of decode
   std::vector<double> memory_rates_;
   std::vector<double> disk_rates_;
   std::vector<double> int8_rates_;
@@ -251,6 +267,16 @@ double WorkloadReport::StallSecondsPerToken() const { return PerToken(stall_seco
 double WorkloadReport::HitRateBytes() const {
   const uint64_t visited = hit_bytes + miss_bytes;
   return visited == 0 ? 0 : static_cast<double>(hit_bytes) / static_cast<double>(visited);
+}
+
+std::optional<double> WorkloadReport::ShareOfMemoryRate() const {
+  if (step_memory_rates.empty()) return std::nullopt;
+  std::vector<double> shares;
+  shares.reserve(step_seconds.size());
+  for (size_t i = 0; i < step_seconds.size(); ++i) {
+    shares.push_back(BytesPerToken() / (step_seconds[i] * step_memory_rates[i]));
+  }
+  return SpreadOf(std::move(shares)).median;
 }
 
 Result<BenchmarkReport> RunBenchmark(Engine& engine, const BenchmarkOptions& options,

@@ -4,7 +4,9 @@
 // counts: logits must be finite, and every run must end with the very logits of the one before.
 // Workloads take turns, so that what else the machine does meanwhile falls on all of them, and the
 // machine's rates are measured before, between and after: over the weights that are in memory, from
-// the model's file, and of int8 arithmetic in registers.
+// the model's file, and of int8 arithmetic in registers. Where all weights are in memory some of
+// them are also read between any two tokens: the rate of memory can be another from one tenth of a
+// second to the next.
 //
 // All of it stays inside the engine's budget, of which it uses one session and, for measuring, the
 // kBenchmarkReserveBytes that the engine must have been told to keep free
@@ -58,7 +60,10 @@ struct WorkloadReport {
   int runs = 0;
   std::vector<double> run_seconds = {};
   std::vector<double> step_seconds = {};  // of decode, a token each
-  uint64_t hit_bytes = 0;                 // of weights visited
+  // Bytes a second that were read before and after each step, their mean by time; empty where
+  // weights are not all in memory.
+  std::vector<double> step_memory_rates = {};
+  uint64_t hit_bytes = 0;  // of weights visited
   uint64_t miss_bytes = 0;
   double stall_seconds = 0;   // summed over threads
   uint64_t run_kv_bytes = 0;  // of decode: keys and values that attention reads in one run
@@ -74,6 +79,9 @@ struct WorkloadReport {
   double BytesReadPerToken() const;  // of weights, missed
   double StallSecondsPerToken() const;
   double HitRateBytes() const;
+  // The median share that a step's bytes a second have of what was read beside it, where that was
+  // measured.
+  std::optional<double> ShareOfMemoryRate() const;
 
  private:
   double PerToken(double sum) const;

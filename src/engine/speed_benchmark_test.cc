@@ -11,7 +11,9 @@
 namespace thaw {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Gt;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -46,6 +48,9 @@ TEST(RunBenchmark, ReportsEveryWorkloadAndTheMachine) {
     const WorkloadReport& decode = report->workloads[i];
     EXPECT_EQ(decode.phase, Phase::kDecode);
     EXPECT_THAT(decode.step_seconds, SizeIs(static_cast<size_t>(2 * decode.tokens)));
+    EXPECT_THAT(decode.step_memory_rates, SizeIs(decode.step_seconds.size()));
+    EXPECT_THAT(decode.step_memory_rates, Each(Gt(0)));
+    EXPECT_GT(decode.ShareOfMemoryRate(), 0);
   }
   for (const WorkloadReport& workload : report->workloads) {
     EXPECT_EQ(workload.runs, 2);
@@ -99,6 +104,9 @@ TEST(RunBenchmark, CountsWhatIsReadAgain) {
   const WorkloadReport& decode = report->workloads[1];
   EXPECT_EQ(decode.BytesReadPerToken(), decode.BytesPerToken() - decode.KvBytesPerToken());
   EXPECT_EQ(decode.HitRateBytes(), 0);
+  EXPECT_THAT(decode.step_memory_rates, IsEmpty())
+      << "a reader of weights would run ahead meanwhile";
+  EXPECT_EQ(decode.ShareOfMemoryRate(), std::nullopt);
 }
 
 TEST(RunBenchmark, ProgressEndsWithAllTokensOfAllRuns) {
