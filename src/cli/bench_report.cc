@@ -87,6 +87,8 @@ Json RunJson(const WorkloadReport& workload, const BenchReport& report) {
   if (workload.phase == Phase::kDecode) {
     const StepSummary steps = SummarizeSteps(workload.step_seconds);
     json["decode_ms"] = {{"p50", steps.p50_ms}, {"p99", steps.p99_ms}, {"cv", steps.cv}};
+    const std::optional<double> rate_beside = workload.MemoryRate();
+    json["memory_gb_per_s"] = rate_beside ? Json(*rate_beside / kGiga) : Json(nullptr);
   }
   return json;
 }

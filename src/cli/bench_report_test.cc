@@ -85,6 +85,7 @@ TEST(BenchJson, RatesAndSharesFollowFromTheMedian) {
   EXPECT_DOUBLE_EQ(decode["stall_s_per_token"], 0.025);
   EXPECT_DOUBLE_EQ(decode["gb_per_s"], 0.9);
   EXPECT_DOUBLE_EQ(decode["share_of_memory_rate"], 0.9 / 4);
+  EXPECT_TRUE(decode["memory_gb_per_s"].is_null());
   EXPECT_DOUBLE_EQ(decode["share_of_disk_rate"], 0.3);
   EXPECT_DOUBLE_EQ(decode["tops"], 0.0015);
   EXPECT_DOUBLE_EQ(decode["share_of_int8_rate"], 0.5);
@@ -97,6 +98,7 @@ TEST(BenchJson, ADecodeBesideReadingsOfMemoryTellsTheShareOfItsMedianStep) {
   decode.step_seconds = {0.1, 0.2, 0.4};
   decode.step_memory_rates = {2e9, 1.2e9, 1e9};
   EXPECT_DOUBLE_EQ(BenchJson(report)["runs"][1]["share_of_memory_rate"], 0.12 / 0.2 / 1.2);
+  EXPECT_DOUBLE_EQ(BenchJson(report)["runs"][1]["memory_gb_per_s"], 1.2);
   EXPECT_DOUBLE_EQ(BenchJson(report)["machine"]["memory_gb_per_s"], 4);
 }
 

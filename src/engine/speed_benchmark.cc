@@ -269,6 +269,11 @@ double WorkloadReport::HitRateBytes() const {
   return visited == 0 ? 0 : static_cast<double>(hit_bytes) / static_cast<double>(visited);
 }
 
+std::optional<double> WorkloadReport::MemoryRate() const {
+  if (step_memory_rates.empty()) return std::nullopt;
+  return SpreadOf(step_memory_rates).median;
+}
+
 std::optional<double> WorkloadReport::ShareOfMemoryRate() const {
   if (step_memory_rates.empty()) return std::nullopt;
   std::vector<double> shares;

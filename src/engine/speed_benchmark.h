@@ -79,8 +79,9 @@ struct WorkloadReport {
   double BytesReadPerToken() const;  // of weights, missed
   double StallSecondsPerToken() const;
   double HitRateBytes() const;
-  // The median share that a step's bytes a second have of what was read beside it, where that was
-  // measured.
+  // Where memory was read between the steps: the median of that rate, and the median share that a
+  // step's bytes a second have of the rate beside it.
+  std::optional<double> MemoryRate() const;
   std::optional<double> ShareOfMemoryRate() const;
 
  private:
