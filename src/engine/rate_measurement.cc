@@ -45,18 +45,25 @@ double Median(std::vector<double>& values) {
   return *middle;
 }
 
-// Median seconds of `slice`, which is done over and over for the stated time. The first, which
-// finds memory untouched and threads asleep, does not count.
-double MedianSeconds(double seconds, FunctionRef<void()> slice) {
-  slice();
+// The median of what `measure` gives, which is done over and over for the stated time. The first,
+// which finds memory untouched and threads asleep, does not count.
+double MedianOf(double seconds, FunctionRef<double()> measure) {
+  measure();
   std::vector<double> slices;
   const auto start = Clock::now();
   do {
-    const auto slice_start = Clock::now();
-    slice();
-    slices.push_back(SecondsSince(slice_start));
+    slices.push_back(measure());
   } while (slices.size() < kMinSlices || SecondsSince(start) < seconds);
   return Median(slices);
+}
+
+// The same of the seconds that `slice` takes.
+double MedianSeconds(double seconds, FunctionRef<void()> slice) {
+  return MedianOf(seconds, [&] {
+    const auto start = Clock::now();
+    slice();
+    return SecondsSince(start);
+  });
 }
 
 Result<AlignedBuffer> Allocate(int64_t bytes, std::string_view purpose) {
@@ -323,13 +330,8 @@ double ResidentReader::ReadOn() {
 ResidentRate MeasureResidentRate(WeightCache& weights, ThreadPool& pool, double seconds) {
   ResidentReader reader(weights, pool);
   if (reader.bytes() == 0) return {};
-  reader.ReadOn();  // by threads that slept
-  std::vector<double> rates;
-  const auto start = Clock::now();
-  do {
-    rates.push_back(reader.ReadOn());
-  } while (rates.size() < kMinSlices || SecondsSince(start) < seconds);
-  return {.bytes_per_second = Median(rates), .bytes = reader.bytes()};
+  return {.bytes_per_second = MedianOf(seconds, [&] { return reader.ReadOn(); }),
+          .bytes = reader.bytes()};
 }
 
 double MeasureForkJoin(ThreadPool& pool, const MeasurementLimits& limits) {

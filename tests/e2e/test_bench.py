@@ -60,6 +60,7 @@ def test_the_budget_holds_for_the_measuring_too(thaw, model, budget):
     assert decode["share_of_disk_rate"] == pytest.approx(
         decode["bytes_read_per_token"] * decode["tok_per_s"]["median"] / 1e9
         / report["machine"]["disk_gb_per_s"])
+    assert report["machine"]["memory_gb_per_s"] > 0
     assert decode["memory_gb_per_s"] is None  # nothing is read between steps that read the file
     assert decode["share_of_memory_rate"] == pytest.approx(
         decode["gb_per_s"] / report["machine"]["memory_gb_per_s"])
