@@ -232,7 +232,7 @@ template <typename V, typename F, int kTokens>
   }
   if constexpr (IsWhole<F>) {
     const Term<V> of_block = F::template BlockTermOf<V>(place);
-    constexpr int kPairs = kGroupsOfBlock<F> / 2;
+    constexpr int kPairs = kPairsOfWide<F>;
     typename V::Ints minima[kPairs];
     if constexpr (F::kHasOffsets) {
 #pragma GCC unroll 8

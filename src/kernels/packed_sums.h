@@ -319,7 +319,7 @@ template <typename V, int kGroup, bool kHasOffsets>
   return V::MultiplyAdd(offset, V::Broadcast(rows.Sum<kGroup>(t, group)), unscaled);
 }
 
-// Pairs of groups of a block, each of which is a word.
+// Pairs of groups of a block of 256. What belongs to a pair, as its minima, lies in one word.
 template <typename F>
 inline constexpr int kPairsOfWide = kWideActivationBlock / F::kGroup / 2;
 

@@ -101,7 +101,7 @@ template <typename V, typename F>
   V::StoreFloats(of_block.scale, terms.scales + block * kPanelRows + row);
   if constexpr (F::kHasOffsets) {
     V::StoreFloats(of_block.offset, terms.offsets + block * kPanelRows + row);
-    constexpr int kPairs = kGroupsOfBlock<F> / 2;
+    constexpr int kPairs = kPairsOfWide<F>;
 #pragma GCC unroll 8
     for (int pair = 0; pair < kPairs; ++pair) {
       V::Store(MinimaOf<V, F>(place, pair),
@@ -115,7 +115,7 @@ template <typename V, typename F>
 [[gnu::always_inline]] inline void FillWholeScales(const BlockPlace& place, int64_t block,
                                                    int64_t row, std::byte* whole_scales) {
   const auto line = [&](int64_t index) { return whole_scales + 4 * (index * kPanelRows + row); };
-  constexpr int kPairs = kGroupsOfBlock<F> / 2;
+  constexpr int kPairs = kPairsOfWide<F>;
 #pragma GCC unroll 8
   for (int pair = 0; pair < kPairs; ++pair) {
     const int64_t index = block * kPairs + pair;
@@ -431,14 +431,14 @@ template <typename V, typename Kind>
 template <typename V, typename Kind>
 [[gnu::always_inline]] inline typename V::Ints MinimaOfPanel(const BlockTerms& terms, int64_t block,
                                                              int pair, int64_t row) {
-  constexpr int64_t kPairs = kWideActivationBlock / Kind::kGroup / 2;
+  constexpr int64_t kPairs = kPairsOfWide<Kind>;
   return V::Load(terms.minima + 4 * ((block * kPairs + pair) * kPanelRows + row));
 }
 
 // What ends a block of a panel, for the vector of rows from `row` on.
 template <typename V, typename Kind>
 struct BlockEnd {
-  static constexpr int kPairs = kWideActivationBlock / Kind::kGroup / 2;
+  static constexpr int kPairs = kPairsOfWide<Kind>;
   Term<V> term;
   typename V::Ints minima[kPairs];
 

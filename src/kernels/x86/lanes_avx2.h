@@ -205,17 +205,11 @@ struct Lanes8 {
   // init + the products of four bytes each of w[0..n) with the bytes of 4 n activations.
   template <int kBits, int n>
   THAW_INLINE Ints Dot(const Ints* w, const int8_t* a, Ints init) {
-    constexpr int kRun = kLinesInHalf<kBits> < n ? kLinesInHalf<kBits> : n;
-    Ints sum = init;
-#pragma GCC unroll 8
-    for (int first = 0; first < n; first += kRun) {
-      sum = AddPairs(sum, DotRun<kBits, kRun>(w + first, a + 4 * first));
-    }
-    return sum;
+    return AddScaledDot<kBits, n>(init, w, a, _mm256_set1_epi16(1));
   }
 
-  // sum + scale times what Dot adds to 0, `scale` in both halves: the sums of two products meet it
-  // as they are.
+  // sum + scale times those products, `scale` in both halves: the sums of two products meet it as
+  // they are.
   template <int kBits, int n>
   THAW_INLINE Ints AddScaledDot(Ints sum, const Ints* w, const int8_t* a, Ints scale) {
     constexpr int kRun = kLinesInHalf<kBits> < n ? kLinesInHalf<kBits> : n;

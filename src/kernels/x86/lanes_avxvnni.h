@@ -12,9 +12,9 @@ namespace {
 // Instruction::AddFour as vnni_lanes.h has it.
 template <typename Instruction>
 struct Vectors8Vnni : Lanes8 {
+  static constexpr bool kScalesHalves = false;
   // Ten sums of integers, two vectors of weights, one of activations and what is in flight fill the
   // 16 registers; the sums of floats lie in memory.
-  static constexpr bool kScalesHalves = false;
   static constexpr int kTileTokens = 5;
   static constexpr int kWholeTileTokens = 5;
 
