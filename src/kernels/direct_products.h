@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/activations.h"
 #include "kernels/packed_formats.h"
@@ -68,6 +69,7 @@ template <typename V, typename F, int kTokens>
 struct DirectSums {
   typename V::Floats total[kTokens];
   typename V::Floats unscaled[kTokens];  // of the steps that share the present scale
+  typename V::Ints products[kTokens];    // of the present group, or pair of groups
 
   [[gnu::always_inline]] void Clear(int t) { unscaled[t] = V::Zero(); }
 };
@@ -76,6 +78,7 @@ template <typename V, IsWhole F, int kTokens>
 struct DirectSums<V, F, kTokens> {
   typename V::Floats total[kTokens];
   typename V::Ints unscaled[kTokens];  // of the steps of the present block
+  typename V::Ints products[kTokens];
 
   [[gnu::always_inline]] void Clear(int t) { unscaled[t] = V::Broadcast(0); }
 };
@@ -113,47 +116,102 @@ template <typename V, typename F, int kTokens>
 template <typename V, typename F>
 inline constexpr bool kScalesHalvesOf = IsWhole<F> && V::kScalesHalves;
 
+// Whether the sums of two groups are scaled at once, as in a panel. It spares the many tokens more
+// than it takes; numbers get the zero point of the corrections for it.
+template <typename V, typename F, int kTokens>
+inline constexpr bool kScalesPairs = IsWhole<F> && V::kPairsSums && kTokens == V::kDirectTokens;
+
+// The scales, and offsets, of a block for kTokens tokens.
+template <typename V, typename F, int kTokens>
+using DirectTerms =
+    std::conditional_t<kScalesPairs<V, F, kTokens>, PairTerms<V, F>, Terms<V, F>>;
+
+// What the sum of a group's products begins with.
+template <typename V, typename F, int kTokens>
+[[gnu::always_inline]] inline typename V::Ints FirstOfGroup(const TokenRows& rows, int64_t t,
+                                                            int64_t group) {
+  constexpr int kZero = kZeroOf<V, F>;
+  if constexpr (kZero == 0) return V::Broadcast(0);
+  const typename V::Ints correction = V::Broadcast(rows.Correction<F::kGroup>(t, group));
+  if constexpr (kScalesPairs<V, F, kTokens>) return correction;
+  return V::template ShiftRightSigned<CorrectionShift(kZero)>(correction);
+}
+
+// Adds the products of a group's lines with the activations at `a` of kTokens tokens.
+template <typename V, typename F, int kTokens>
+[[gnu::always_inline]] inline void AddProducts(const typename V::Ints* lines, const int8_t* a,
+                                               int64_t token_bytes,
+                                               typename V::Ints (&sums)[kTokens]) {
+  constexpr int kLines = F::kGroup / 4;
+  // Line by line the sums of the tokens do not wait for each other.
+  constexpr int kAtOnce = V::kTakesLinesInTurn ? 1 : kLines;
+#pragma GCC unroll 8
+  for (int j = 0; j < kLines; j += kAtOnce) {
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
+      sums[t] =
+          V::template Dot<F::kBits, kAtOnce>(lines + j, a + t * token_bytes + 4 * j, sums[t]);
+    }
+  }
+}
+
 // Adds the products of step `phase` of a chunk to the sums of kTokens tokens.
 template <typename V, typename F, int kTokens, int phase>
 [[gnu::always_inline]] inline void MultiplyStep(BlockPlace& place, int chunk,
-                                                const Terms<V, F>& terms, const TokenRows& rows,
-                                                int64_t first_step,
+                                                const DirectTerms<V, F, kTokens>& terms,
+                                                const TokenRows& rows, int64_t first_step,
                                                 DirectSums<V, F, kTokens>& of_tokens) {
   using Ints = typename V::Ints;
+  constexpr bool kPairs = kScalesPairs<V, F, kTokens>;
   constexpr int kZero = kZeroOf<V, F>;
   const int step_of_block = chunk * F::kPhases + phase;
   const int64_t step = first_step + step_of_block;
   constexpr int kGroups = 32 / F::kGroup;
-  const int group = step_of_block * kGroups;
   AskAhead<V, F, kTokens, phase>(place, chunk);
   Ints w[8];
   LoadWeightsInOrder<V, F, kTokens>(place, chunk, phase, w);
+  if constexpr (kPairs && kZero != 0) {
 #pragma GCC unroll 8
-  for (int t = 0; t < kTokens; ++t) {
-    const int8_t* a = rows.quants + t * rows.quant_stride + kStep * step;
+    for (int j = 0; j < 8; ++j) {
+      w[j] = V::AddBytes(w[j], V::BroadcastByte(kCorrectionUnit - kZero));
+    }
+  }
+  const int8_t* a = rows.quants + kStep * step;
+  // Hidden, so that GCC does not keep the addresses of all lines and tokens for the next step.
+  if constexpr (kTokens > 1) asm("" : "+r"(a));
 #pragma GCC unroll 2
-    for (int i = 0; i < kGroups; ++i) {
-      constexpr int kLinesOfGroup = F::kGroup / 4;
-      const Ints* lines = w + kLinesOfGroup * i;
-      const int8_t* of_group = a + F::kGroup * i;
-      auto& unscaled = of_tokens.unscaled[t];
-      if constexpr (kScalesHalvesOf<V, F>) {
-        unscaled = V::template AddScaledDot<F::kBits, kLinesOfGroup>(unscaled, lines, of_group,
-                                                                     terms.scale[group + i]);
-        continue;
+  for (int i = 0; i < kGroups; ++i) {
+    const int group = step_of_block * kGroups + i;  // of the block
+    const int64_t of_row = kGroups * step + i;
+    const Ints* lines = w + F::kGroup / 4 * i;
+    if constexpr (kScalesHalvesOf<V, F>) {
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        of_tokens.unscaled[t] = V::template AddScaledDot<F::kBits, F::kGroup / 4>(
+            of_tokens.unscaled[t], lines, a + t * rows.quant_stride + F::kGroup * i,
+            terms.scale[group]);
       }
-      Ints init = V::Broadcast(0);
-      if constexpr (kZero != 0) {
-        init = V::template ShiftRightSigned<CorrectionShift(kZero)>(
-            V::Broadcast(rows.Correction<F::kGroup>(t, kGroups * step + i)));
+    } else {
+      const bool is_second = kPairs && (phase * kGroups + i) % 2 == 1;
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        of_tokens.products[t] =
+            is_second ? BeginSecond<V, kZero != 0>(of_tokens.products[t], rows, t, of_row / 2)
+                      : FirstOfGroup<V, F, kTokens>(rows, t, of_row);
       }
-      const Ints sum = V::template Dot<F::kBits, kLinesOfGroup>(lines, of_group, init);
-      if constexpr (IsWhole<F>) {
-        unscaled = V::AddScaled(unscaled, sum, terms.scale[group + i]);
-      } else {
-        unscaled = AddGroup<V, F::kGroup, F::kHasOffsets>(unscaled, sum, terms.scale[group + i],
-                                                          terms.offset[group + i], rows, t,
-                                                          kGroups * step + i);
+      AddProducts<V, F, kTokens>(lines, a + F::kGroup * i, rows.quant_stride, of_tokens.products);
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        auto& unscaled = of_tokens.unscaled[t];
+        const Ints sum = of_tokens.products[t];
+        if constexpr (kPairs) {
+          if (is_second) unscaled = AddPair<V>(unscaled, sum, terms.scale[group / 2]);
+        } else if constexpr (IsWhole<F>) {
+          unscaled = V::AddScaled(unscaled, sum, terms.scale[group]);
+        } else {
+          unscaled = AddGroup<V, F::kGroup, F::kHasOffsets>(
+              unscaled, sum, terms.scale[group], terms.offset[group], rows, t, of_row);
+        }
       }
     }
   }
@@ -189,13 +247,14 @@ template <typename V, typename F>
 // Lines that memory brings while an outlier is added.
 inline constexpr int kLinesOfOutlier = 4;
 
-// Adds what outliers contribute to one token, and asks for memory from `next` on meanwhile.
-template <typename V, typename F>
+// Adds what outliers contribute to one token. Where it is the only one, memory from `next` on is
+// asked for meanwhile; steps of several tokens ask by themselves.
+template <typename V, typename F, int kTokens>
 [[gnu::noinline]] typename V::Floats AddOutliers(const std::byte* group, int64_t k, int lane,
                                                  OutlierSpan outliers, const std::byte* next,
                                                  typename V::Floats total) {
   for (const Outlier* outlier = outliers.begin; outlier != outliers.end; ++outlier) {
-    if constexpr (kReadsLinesOnce<V, F>) {
+    if constexpr (kReadsLinesOnce<V, F> && kTokens == 1) {
 #pragma GCC unroll 4
       for (int i = 0; i < kLinesOfOutlier; ++i, next += 64) __builtin_prefetch(next, 0, kIntoL2);
     }
@@ -211,7 +270,7 @@ template <typename V, typename F, int kTokens>
 [[gnu::always_inline]] inline void MultiplyBlock(BlockPlace place, const TokenRows& rows,
                                                  int64_t first_step,
                                                  DirectSums<V, F, kTokens>& sums) {
-  const Terms<V, F> terms(place);
+  const DirectTerms<V, F, kTokens> terms(place);
   // Inlined early, by attributes: GCC 12 would keep `place` and `sums` in memory.
   const auto multiply_chunk = [&](int chunk) __attribute__((always_inline)) {
     ForEachPhase<F>([&]<int phase>() __attribute__((always_inline)) {
@@ -296,8 +355,8 @@ template <typename V, typename F, int kTokens>
         if (outliers.begin == outliers.end) continue;
 #pragma GCC unroll 4
         for (int part = 0; part < kParts; ++part) {
-          sums[part].total[t] =
-              AddOutliers<V, F>(group, k, part * V::kLanes, outliers, next, sums[part].total[t]);
+          sums[part].total[t] = AddOutliers<V, F, kTokens>(group, k, part * V::kLanes, outliers,
+                                                           next, sums[part].total[t]);
         }
       }
     }

@@ -5,8 +5,9 @@
 //   kLanes          rows of a vector: 4, 8 or 16
 //   kSignedBytes    weights of 8 bits are multiplied as signed bytes; kSignedPanels: in a panel too
 //   kWidthsAlike    numbers of all widths are multiplied in the same way, without overflow
+//   kTakesLinesInTurn   a few tokens are multiplied with a line each before the next line
 //   kPairsLines     a panel's lines are kept in interleaved pairs (PairLines, LineOfPair)
-//   kPairsSums      a panel's whole sums are scaled in pairs
+//   kPairsSums      whole sums of many tokens are scaled in pairs
 //   kScalesHalves   sums of products come as halves and are scaled as such (AddScaledDot)
 //   kScalesWords    AddScaled takes a scale as a word, not as its lower half
 //   kTileTokens, kWholeTileTokens, kTileVectors, k(Most)DirectTokens, kMostPlainTokens   see there

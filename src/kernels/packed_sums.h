@@ -71,6 +71,10 @@ struct InWholeNumbers : F {
 template <typename F>
 concept IsWhole = requires { F::kIsWhole; };
 
+// Pairs of groups of a block of 256. What belongs to a pair, as its minima, lies in one word.
+template <typename F>
+inline constexpr int kPairsOfWide = kWideActivationBlock / F::kGroup / 2;
+
 // Which term of a block a group has.
 template <typename F>
 constexpr int TermOfGroup(int group) {
@@ -142,6 +146,7 @@ template <typename V, typename F>
   }
 }
 
+// Of a format in whole numbers: the scales of its groups.
 template <typename V, IsWhole F>
 struct Terms<V, F> {
   typename V::Ints scale[kGroupsOfBlock<F>];
@@ -154,6 +159,19 @@ struct Terms<V, F> {
       } else {
         scale[group] = WholeScaleOf<V, F>(at, group);
       }
+    }
+  }
+};
+
+// The scales of its pairs of groups, as AddPair takes them.
+template <typename V, typename F>
+struct PairTerms {
+  typename V::Ints scale[kPairsOfWide<F>];
+
+  [[gnu::always_inline]] explicit PairTerms(const BlockPlace& at) {
+#pragma GCC unroll 8
+    for (int pair = 0; pair < kPairsOfWide<F>; ++pair) {
+      scale[pair] = ScalesOf<V, F>(at, 2 * pair + 1, 2 * pair);
     }
   }
 };
@@ -319,9 +337,24 @@ template <typename V, int kGroup, bool kHasOffsets>
   return V::MultiplyAdd(offset, V::Broadcast(rows.Sum<kGroup>(t, group)), unscaled);
 }
 
-// Pairs of groups of a block of 256. What belongs to a pair, as its minima, lies in one word.
-template <typename F>
-inline constexpr int kPairsOfWide = kWideActivationBlock / F::kGroup / 2;
+// The sum of a pair of groups, from that of the first: it goes to the upper half, and the second
+// group's is added below it, from 2^15 on, which keeps its sign from borrowing. With a zero point,
+// kCorrectionUnit, groups are of 16 and a pair is a step.
+template <typename V, bool kHasZero>
+[[gnu::always_inline]] inline typename V::Ints BeginSecond(typename V::Ints first,
+                                                           const TokenRows& rows, int64_t t,
+                                                           int64_t pair) {
+  const int32_t second = kHasZero ? rows.SecondCorrection(t, pair) : 1 << 15;
+  return V::Add(V::template ShiftLeft<16>(first), V::Broadcast(second));
+}
+
+// sum + that of a pair of groups times their scales, that of the first in the upper halves.
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints AddPair(typename V::Ints sum,
+                                                       typename V::Ints of_pair,
+                                                       typename V::Ints scales) {
+  return V::AddHalfProducts(sum, V::Xor(of_pair, V::Broadcast(1 << 15)), scales);
+}
 
 // The sums of the activations of a block's groups, each times a number: those of pair after pair.
 // `first_step` is the first of the block.

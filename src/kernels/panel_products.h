@@ -371,14 +371,12 @@ template <typename V, typename Kind, int kVectors, int kTokens>
     }
     add_products(group);
     if constexpr (V::kPairsSums) {
-      // The first sum in the upper half, which 2^15 in the lower one keeps from its borrow.
 #pragma GCC unroll 8
       for (int t = 0; t < kTokens; ++t) {
-        const auto second =
-            V::Broadcast(kHasCorrections<V, Kind> ? rows.SecondCorrection(t, group / 2) : 1 << 15);
 #pragma GCC unroll 4
         for (int r = 0; r < kVectors; ++r) {
-          sums[r][t] = V::Add(V::template ShiftLeft<16>(sums[r][t]), second);
+          sums[r][t] =
+              BeginSecond<V, kHasCorrections<V, Kind>>(sums[r][t], rows, t, group / 2);
         }
       }
       add_products(group + 1);
@@ -387,8 +385,7 @@ template <typename V, typename Kind, int kVectors, int kTokens>
         const auto pair = V::Load(scales + 4 * r * V::kLanes);
 #pragma GCC unroll 8
         for (int t = 0; t < kTokens; ++t) {
-          whole[r][t] =
-              V::AddHalfProducts(whole[r][t], V::Xor(sums[r][t], V::Broadcast(1 << 15)), pair);
+          whole[r][t] = AddPair<V>(whole[r][t], sums[r][t], pair);
         }
       }
       scales += 4 * kPanelRows;

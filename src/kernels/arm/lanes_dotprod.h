@@ -25,6 +25,7 @@ struct Lanes4 {
   static constexpr bool kSignedBytes = true;
   static constexpr bool kSignedPanels = true;
   static constexpr bool kWidthsAlike = true;
+  static constexpr bool kTakesLinesInTurn = false;
   static constexpr bool kPairsLines = false;
   static constexpr bool kPairsSums = false;
   static constexpr bool kScalesHalves = false;

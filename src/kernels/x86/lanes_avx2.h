@@ -25,6 +25,7 @@ struct Lanes8 {
   static constexpr bool kSignedBytes = true;
   static constexpr bool kSignedPanels = false;
   static constexpr bool kWidthsAlike = false;
+  static constexpr bool kTakesLinesInTurn = false;
   static constexpr bool kPairsLines = false;
   static constexpr bool kPairsSums = false;
   static constexpr bool kScalesHalves = true;

@@ -18,6 +18,7 @@ struct VnniLanes : V {
   static constexpr bool kSignedBytes = false;
   static constexpr bool kSignedPanels = false;
   static constexpr bool kWidthsAlike = true;
+  static constexpr bool kTakesLinesInTurn = true;
 
   // init + the products of four bytes each of w[0..n) with the bytes of 4 n activations.
   template <int kBits, int n>
