@@ -5,6 +5,7 @@
 // In an anonymous namespace, for the reason given in packed_formats.h.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -15,6 +16,15 @@
 
 namespace thaw {
 namespace {
+
+inline constexpr int kMostGridTokens = 4;
+
+// Tokens that are multiplied directly at the most. A panel unpacks its rows once for all of them,
+// but is written and read, and goes through its sums and outliers by segments: the less work
+// unpacking is, the more batches come before it.
+template <typename V, typename F>
+inline constexpr int kMostDirectTokens =
+    HasGrid<F> ? kMostGridTokens : V::kDirectTokens * std::min(V::kMostBatches, F::kMostBatches);
 
 // Asks for what a step reads V::kAheadBytes further on: a share of a chunk's lines with each of its
 // steps, evenly spread, so that no burst fills the queue.
@@ -123,8 +133,7 @@ inline constexpr bool kScalesPairs = IsWhole<F> && V::kPairsSums && kTokens == V
 
 // The scales, and offsets, of a block for kTokens tokens.
 template <typename V, typename F, int kTokens>
-using DirectTerms =
-    std::conditional_t<kScalesPairs<V, F, kTokens>, PairTerms<V, F>, Terms<V, F>>;
+using DirectTerms = std::conditional_t<kScalesPairs<V, F, kTokens>, PairTerms<V, F>, Terms<V, F>>;
 
 // What the sum of a group's products begins with.
 template <typename V, typename F, int kTokens>
@@ -149,8 +158,7 @@ template <typename V, typename F, int kTokens>
   for (int j = 0; j < kLines; j += kAtOnce) {
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) {
-      sums[t] =
-          V::template Dot<F::kBits, kAtOnce>(lines + j, a + t * token_bytes + 4 * j, sums[t]);
+      sums[t] = V::template Dot<F::kBits, kAtOnce>(lines + j, a + t * token_bytes + 4 * j, sums[t]);
     }
   }
 }
@@ -209,8 +217,8 @@ template <typename V, typename F, int kTokens, int phase>
         } else if constexpr (IsWhole<F>) {
           unscaled = V::AddScaled(unscaled, sum, terms.scale[group]);
         } else {
-          unscaled = AddGroup<V, F::kGroup, F::kHasOffsets>(
-              unscaled, sum, terms.scale[group], terms.offset[group], rows, t, of_row);
+          unscaled = AddGroup<V, F::kGroup, F::kHasOffsets>(unscaled, sum, terms.scale[group],
+                                                            terms.offset[group], rows, t, of_row);
         }
       }
     }

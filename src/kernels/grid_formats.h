@@ -128,6 +128,7 @@ struct TernaryFormat : GridFormat {
 struct FormatTQ2_0 : StepFormat<TernaryFormat, 2, 0> {};
 
 struct FormatTQ1_0 : TernaryFormat {
+  static constexpr int kMostBatches = 1;
   static constexpr int kBodyBytes = 52;
   static constexpr int kChunks = 1;
   static constexpr int kPhases = 8;

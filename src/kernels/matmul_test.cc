@@ -95,38 +95,48 @@ std::vector<float> MatMul(const KernelTable& table, const WeightRows& weights,
   return MatMul(table, weights, 0, weights.n_rows, activations);
 }
 
-// Compares with sums in double precision over the same numbers: the stored weights and, for
-// quantized types, the quantized activations.
-void ExpectProducts(const KernelTable& table, const Matrix& matrix, const WeightRows& weights,
-                    const OwnedActivations& activations) {
+// What weights of a type are multiplied with: [n_tokens, k], for quantized types the quantized
+// activations.
+std::vector<double> SeenBy(ElementType type, const OwnedActivations& activations) {
   const Activations& view = activations.view();
-  const bool is_quantized = Info(weights.type).is_quantized;
-  const double tolerance = is_quantized ? kQuantizedTolerance : kFloatTolerance;
-  const std::vector<float> out = MatMul(table, weights, view);
-  for (int64_t row = 0; row < weights.n_rows; ++row) {
+  std::vector<double> seen;
+  seen.reserve(static_cast<size_t>(view.n_tokens * view.k));
+  for (int64_t token = 0; token < view.n_tokens; ++token) {
+    for (int64_t i = 0; i < view.k; ++i) {
+      seen.push_back(Info(type).is_quantized ? activations.Quantized(token, i)
+                                             : double{view.values[token * view.k + i]});
+    }
+  }
+  return seen;
+}
+
+// Compares every form of the matrix with sums in double precision over the same numbers.
+void ExpectProducts(const KernelTable& table, const Matrix& matrix,
+                    const OwnedActivations& activations) {
+  const auto& [type, data, n_rows, k, is_packed] = matrix.rows();
+  const int64_t n_tokens = activations.view().n_tokens;
+  const double tolerance = Info(type).is_quantized ? kQuantizedTolerance : kFloatTolerance;
+  const std::vector<double> seen = SeenBy(type, activations);
+  const std::vector<WeightRows> forms = matrix.Forms(table);
+  std::vector<std::vector<float>> outs;
+  for (const WeightRows& form : forms) outs.push_back(MatMul(table, form, activations.view()));
+  for (int64_t row = 0; row < n_rows; ++row) {
     const std::vector<double> magnitudes = matrix.Magnitudes(row);
-    for (int64_t token = 0; token < view.n_tokens; ++token) {
+    for (int64_t token = 0; token < n_tokens; ++token) {
       double expected = 0;
       double magnitude = 0;
-      for (int64_t i = 0; i < weights.k; ++i) {
-        const double a = is_quantized ? activations.Quantized(token, i)
-                                      : double{view.values[token * weights.k + i]};
+      for (int64_t i = 0; i < k; ++i) {
+        const double a = seen[static_cast<size_t>(token * k + i)];
         expected += matrix.Value(row, i) * a;
         magnitude += magnitudes[static_cast<size_t>(i)] * std::abs(a);
       }
-      ASSERT_NEAR(out[static_cast<size_t>(token * weights.n_rows + row)], expected,
-                  tolerance * magnitude)
-          << Info(weights.type).name << (weights.is_packed ? " packed" : "") << " row " << row
-          << " of " << weights.n_rows << " token " << token << " of " << view.n_tokens << " k "
-          << weights.k;
+      for (size_t form = 0; form < forms.size(); ++form) {
+        ASSERT_NEAR(outs[form][static_cast<size_t>(token * n_rows + row)], expected,
+                    tolerance * magnitude)
+            << Info(type).name << (forms[form].is_packed ? " packed" : "") << " row " << row
+            << " of " << n_rows << " token " << token << " of " << n_tokens << " k " << k;
+      }
     }
-  }
-}
-
-void ExpectProducts(const KernelTable& table, const Matrix& matrix,
-                    const OwnedActivations& activations) {
-  for (const WeightRows& form : matrix.Forms(table)) {
-    ExpectProducts(table, matrix, form, activations);
   }
 }
 
@@ -159,8 +169,8 @@ TEST_P(MatMulKernels, MatMulOfEveryTypeIsTheSumOfTheProducts) {
   for (const ElementType type : MultipliableTypes()) {
     const int64_t block = std::max(Info(type).block_elements, kActivationStep);
     for (const int64_t k : {block, 3 * block, 2048 + block}) {
-      // One, a few and many: kernels change their way with the number.
-      for (const int64_t n_tokens : {1, 3, 19}) {
+      // One, a few, in batches of all sizes, and many: kernels change their way with the number.
+      for (const int64_t n_tokens : {1, 3, 15, 37}) {
         const Matrix matrix(type, 37, k, random);
         for (const bool is_wide : CopiesFor(type, k)) {
           const OwnedActivations activations(table(), ValuesWithOutliers(n_tokens * k, random),
@@ -258,7 +268,7 @@ TEST_P(MatMulKernels, MatMulOfATokenDoesNotDependOnBatchOrRowRange) {
 TEST_P(MatMulKernels, PackedMatMulOfATokenDoesNotDependOnBatchOrRowRange) {
   if (!table().packs_rows) GTEST_SKIP() << table().name << " takes rows as they are";
   std::mt19937 random(9);
-  constexpr int64_t kTokens = 27;
+  constexpr int64_t kTokens = 39;
   constexpr int64_t kRows = 69;
   for (const ElementType type : MultipliableTypes()) {
     const int64_t block = std::max(Info(type).block_elements, kActivationStep);
@@ -270,7 +280,7 @@ TEST_P(MatMulKernels, PackedMatMulOfATokenDoesNotDependOnBatchOrRowRange) {
     for (const bool is_wide : CopiesFor(type, k)) {
       const OwnedActivations all(table(), values, kTokens, k, is_wide);
       const std::vector<float> whole = MatMul(table(), packed, all.view());
-      for (const int64_t batch : {1, 2, 3, 4, 7, 8, 9, 16, 17}) {
+      for (const int64_t batch : {1, 2, 3, 4, 7, 8, 9, 16, 17, 32, 33}) {
         const int64_t first = batch % 5;
         const OwnedActivations part(
             table(), {values.begin() + first * k, values.begin() + (first + batch) * k}, batch, k,
@@ -417,7 +427,7 @@ TEST_P(MatMulKernels, WholeSumsOfTheLargestNumbersFit) {
   };
   std::mt19937 random(14);
   constexpr int64_t kLength = 512;
-  constexpr int64_t kTokens = 19;
+  constexpr int64_t kTokens = 37;
   std::vector<float> values = RandomFloats(kTokens * kLength, random);
   for (int64_t i = 0; i < kLength; ++i) {
     const auto token = [&](int64_t t) -> float& {
@@ -436,8 +446,12 @@ TEST_P(MatMulKernels, WholeSumsOfTheLargestNumbersFit) {
       std::vector<std::byte> bytes = RandomRows(type, 37 * kLength, random);
       FillBlocks(type, begin, end, fill, bytes);
       const Matrix matrix(type, 37, kLength, bytes);
-      const OwnedActivations activations(table(), values, kTokens, kLength, /*is_wide=*/true);
-      ExpectProducts(table(), matrix, activations);
+      for (const int64_t n_tokens : {int64_t{19}, kTokens}) {
+        const OwnedActivations activations(
+            table(), {values.begin(), values.begin() + n_tokens * kLength}, n_tokens, kLength,
+            /*is_wide=*/true);
+        ExpectProducts(table(), matrix, activations);
+      }
     }
   }
 }

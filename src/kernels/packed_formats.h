@@ -9,7 +9,9 @@
 //                       are signed where the lanes have signed bytes, which take no kZero.
 //   kGroup              16 or 32 elements share a scale
 //   kHasOffsets         weight = scale * number + offset
-//   kPrefetches         whether memory may have to be asked for ahead of its use: blocks of several
+//   kMostBatches        for how many batches of tokens it is as well unpacked anew as through a
+//   panel kPrefetches         whether memory may have to be asked for ahead of its use: blocks of
+//   several
 //                       fields lose the hardware's own prefetching where they are not loaded in
 //                       order and evenly (kIsLost in kernels/direct_products.h)
 //   TermOf              scale and offset of one group of a block; or, where those are whole numbers
@@ -182,6 +184,7 @@ struct SmallFormat {
   static constexpr int kGroup = 32;
   static constexpr bool kHasOffsets = false;
   static constexpr bool kPrefetches = false;
+  static constexpr int kMostBatches = 4;
 
   template <typename V>
   [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int /*group*/) {
@@ -245,6 +248,7 @@ template <typename V>
 }
 
 struct FormatIQ4_NL : SmallFormat {
+  static constexpr int kMostBatches = 2;
   static constexpr int kBodyBytes = 16;
   static constexpr int kBits = 8;
   static constexpr int kZero = 128;
@@ -262,6 +266,7 @@ alignas(16) constexpr int8_t kPackedE2M1Values[16] = {16, 17, 18, 19, 20, 22, 24
 
 struct FormatMXFP4 {
   static constexpr bool kPrefetches = false;
+  static constexpr int kMostBatches = 2;
   static constexpr int kBlock = 32;
   static constexpr int kUnitBlocks = 4;
   static constexpr int kLeadBytes = 1;
@@ -295,6 +300,7 @@ struct FormatMXFP4 {
 
 struct FormatNVFP4 {
   static constexpr bool kPrefetches = false;
+  static constexpr int kMostBatches = 1;
   static constexpr int kBlock = 64;
   static constexpr int kUnitBlocks = 1;
   static constexpr int kLeadBytes = 0;
@@ -328,6 +334,7 @@ struct FormatNVFP4 {
 // Blocks of 256.
 struct LargeFormat {
   static constexpr bool kPrefetches = true;
+  static constexpr int kMostBatches = 4;
   static constexpr int kBlock = 256;
   static constexpr int kUnitBlocks = 1;
   static constexpr int kLeadBytes = 4;
@@ -441,6 +448,7 @@ struct FormatQ6_K : StepFormat<WholeTermFormat, 6, 4> {
 
 struct FormatIQ4_XS : LargeFormat {
   static constexpr bool kPrefetches = false;
+  static constexpr int kMostBatches = 2;
   static constexpr bool kHasOffsets = false;
   static constexpr int kBodyBytes = 132;
   static constexpr int kChunks = 8;

@@ -10,10 +10,9 @@
 //   kPairsSums      whole sums of many tokens are scaled in pairs
 //   kScalesHalves   sums of products come as halves and are scaled as such (AddScaledDot)
 //   kScalesWords    AddScaled takes a scale as a word, not as its lower half
-//   kTileTokens, kWholeTileTokens, kTileVectors, k(Most)DirectTokens, kMostPlainTokens   see there
+//   k(Whole)TileTokens, kTileVectors, kDirectTokens, kMostBatches, kMostPlainTokens   see there
 //   AsksAhead(), kAheadBytes, kMostTokensInOrder   whether memory is to be asked for all weights,
-//       into the L1 cache, and how far ahead; for how many tokens lines are loaded in their order
-//       (docs/decisions/0016-memory-ahead.md)
+//       into the L1 cache, and how far ahead; for how many tokens lines are loaded in order (0016)
 //
 // A few tokens are multiplied directly (kernels/direct_products.h), many through a panel of
 // unpacked rows (kernels/panel_products.h).
@@ -66,7 +65,7 @@ void MultiplyGroups(const std::byte* groups, int64_t n_groups, const Activations
     }
   }
   const int64_t k = activations.k;
-  if (activations.n_tokens <= V::kMostDirectTokens) {
+  if (activations.n_tokens <= kMostDirectTokens<V, F>) {
     const int64_t group_bytes = kGroupRows * (k / F::kBlock) * kBlockBytes<F>;
     for (int64_t g = 0; g < n_groups; ++g) {
       MultiplyDirectly<V, F>(groups + g * group_bytes, activations, out + g * kGroupRows,
@@ -74,6 +73,7 @@ void MultiplyGroups(const std::byte* groups, int64_t n_groups, const Activations
     }
     return;
   }
+  static_assert(kTokensOfTile<V, PanelKindOf<V, F>> <= kMostDirectTokens<V, F> + 1);
   constexpr int kZero = kPanelZeroOf<V, F>;
   const Panel panel(scratch);
   ForEachSegment<F>(

@@ -375,8 +375,7 @@ template <typename V, typename Kind, int kVectors, int kTokens>
       for (int t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 4
         for (int r = 0; r < kVectors; ++r) {
-          sums[r][t] =
-              BeginSecond<V, kHasCorrections<V, Kind>>(sums[r][t], rows, t, group / 2);
+          sums[r][t] = BeginSecond<V, kHasCorrections<V, Kind>>(sums[r][t], rows, t, group / 2);
         }
       }
       add_products(group + 1);
@@ -636,7 +635,6 @@ void MultiplySegment(const PanelSegment& segment, int64_t n_rows, const Activati
                      float* out, int64_t out_stride, UnpackedNext next) {
   constexpr int kTokens = kTokensOfTile<V, Kind>;
   constexpr int kVectors = V::kTileVectors;
-  static_assert(kTokens <= V::kMostDirectTokens + 1);  // fewer than a tile do not come here
   for (int64_t token = 0; token < activations.n_tokens; token += kTokens) {
     // The last tile reaches back over tokens that are done.
     const int64_t last = activations.n_tokens - kTokens;

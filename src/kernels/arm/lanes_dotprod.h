@@ -38,7 +38,7 @@ struct Lanes4 {
   // 16 sums of floats (four vectors of rows take turns), the weights of a step and one token's
   // activations fit the registers.
   static constexpr int kDirectTokens = 4;
-  static constexpr int kMostDirectTokens = 4;
+  static constexpr int kMostBatches = 1;
   static constexpr int kMostPlainTokens = 6;  // times floats: four sums of each
   static constexpr int64_t kAheadBytes = 8 << 10;
   static constexpr int kMostTokensInOrder = 0;

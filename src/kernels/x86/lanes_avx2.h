@@ -36,7 +36,7 @@ struct Lanes8 {
   static constexpr int kWholeTileTokens = 4;
   static constexpr int kTileVectors = 2;
   static constexpr int kDirectTokens = 4;
-  static constexpr int kMostDirectTokens = 8;
+  static constexpr int kMostBatches = 4;
   static constexpr int kMostPlainTokens = 3;  // times floats: four sums of each
   static constexpr int64_t kAheadBytes = 8 << 10;
   static constexpr int kMostTokensInOrder = 1;

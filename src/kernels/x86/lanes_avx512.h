@@ -34,10 +34,9 @@ struct Vectors16 {
   static constexpr int kTileTokens = 5;
   static constexpr int kWholeTileTokens = 6;
   static constexpr int kTileVectors = 2;
-  // Tokens that are multiplied directly, at once and in all. Twice eight are as fast as a panel of
-  // 20 (Zen 4).
+  // Tokens that are multiplied directly at once, and such batches at the most (Zen 4).
   static constexpr int kDirectTokens = 8;
-  static constexpr int kMostDirectTokens = 16;
+  static constexpr int kMostBatches = 4;
   static constexpr int kMostPlainTokens = 6;  // times floats: four sums of each
   static constexpr int64_t kAheadBytes = 6 << 10;
   static constexpr int kMostTokensInOrder = kDirectTokens;
