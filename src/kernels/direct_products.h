@@ -139,10 +139,10 @@ template <typename V, typename F, int kTokens>
 template <typename V, typename F>
 inline constexpr bool kScalesHalvesOf = IsWhole<F> && V::kScalesHalves;
 
-// Whether the sums of two groups are scaled at once, as in a panel. It spares the many tokens more
-// than it takes; numbers get the zero point of the corrections for it.
+// Whether the sums of two groups are scaled at once, as in a panel. It spares many tokens more than
+// it takes; numbers get the zero point of the corrections for it.
 template <typename V, typename F, int kTokens>
-inline constexpr bool kScalesPairs = IsWhole<F> && V::kPairsSums && kTokens == V::kDirectTokens;
+inline constexpr bool kScalesPairs = IsWhole<F> && V::kPairsSums && kTokens > V::kDirectTokens / 2;
 
 // The scales, and offsets, of a block for kTokens tokens.
 template <typename V, typename F, int kTokens>

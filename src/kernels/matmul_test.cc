@@ -169,7 +169,7 @@ TEST_P(MatMulKernels, MatMulOfEveryTypeIsTheSumOfTheProducts) {
   for (const ElementType type : MultipliableTypes()) {
     const int64_t block = std::max(Info(type).block_elements, kActivationStep);
     for (const int64_t k : {block, 3 * block, 2048 + block}) {
-      // One, a few, in batches of all sizes, and many: kernels change their way with the number.
+      // One, a few, a batch with a rest, and many: kernels change their way with the number.
       for (const int64_t n_tokens : {1, 3, 15, 37}) {
         const Matrix matrix(type, 37, k, random);
         for (const bool is_wide : CopiesFor(type, k)) {
@@ -280,7 +280,7 @@ TEST_P(MatMulKernels, PackedMatMulOfATokenDoesNotDependOnBatchOrRowRange) {
     for (const bool is_wide : CopiesFor(type, k)) {
       const OwnedActivations all(table(), values, kTokens, k, is_wide);
       const std::vector<float> whole = MatMul(table(), packed, all.view());
-      for (const int64_t batch : {1, 2, 3, 4, 7, 8, 9, 16, 17, 32, 33}) {
+      for (const int64_t batch : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 32, 33}) {
         const int64_t first = batch % 5;
         const OwnedActivations part(
             table(), {values.begin() + first * k, values.begin() + (first + batch) * k}, batch, k,

@@ -24,6 +24,7 @@
 // namespace, so that each has a copy of its own (see x86/avx2.h).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -242,9 +243,19 @@ struct FormatQ8_0 : SmallFormat {
   }
 };
 
+// kIQ4Values of kernels/codebooks.h as unsigned numbers, with a zero point of 128.
+alignas(16) constexpr auto kUnsignedIQ4Values = [] {
+  std::array<uint8_t, 16> values{};
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<uint8_t>(kIQ4Values[i] + 128);
+  }
+  return values;
+}();
+
 template <typename V>
 [[gnu::always_inline]] inline typename V::Ints LookUpIQ4(typename V::Ints x) {
-  return FromSignedBytes<V>(V::LookUp(&kIQ4Values, x));
+  if constexpr (V::kSignedBytes) return V::LookUp(&kIQ4Values, x);
+  return V::LookUp(&kUnsignedIQ4Values, x);
 }
 
 struct FormatIQ4_NL : SmallFormat {
@@ -458,15 +469,17 @@ struct FormatIQ4_XS : LargeFormat {
   static constexpr int kGroup = 32;
 
   // The block's scale times one from -32 on: its lower four bits are in a word, the upper two in
-  // the second half that leads.
+  // the second half that leads. No operation rounds.
   template <typename V>
   [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
-    const typename V::Ints low = Field<V>(V::Load(at.Line(0)), 4 * group, 0x0f);
-    const typename V::Ints high =
-        Field<V>(V::LoadHalvesAsWords(at.lead[1] + 2 * at.lane), 2 * group, 0x03);
-    const typename V::Ints scale =
-        V::Subtract(V::Or(low, V::template ShiftLeft<4>(high)), V::Broadcast(32));
-    return {V::Multiply(V::LoadHalves(at.lead[0] + 2 * at.lane), V::ToFloats(scale)), V::Zero()};
+    const typename V::Floats of_block = V::LoadHalves(at.lead[0] + 2 * at.lane);
+    const typename V::Ints upper =
+        V::template ShiftLeft<4>(V::LoadHalvesAsWords(at.lead[1] + 2 * at.lane));
+    const typename V::Ints number =
+        V::Or(Field<V>(V::Load(at.Line(0)), 4 * group, 0x0f), Field<V>(upper, 2 * group, 0x30));
+    return {
+        V::MultiplyAdd(of_block, V::ToFloats(number), V::Multiply(of_block, V::Broadcast(-32.0f))),
+        V::Zero()};
   }
 
   template <typename V>

@@ -25,8 +25,10 @@
 // In an anonymous namespace, for the reason given in packed_formats.h.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "kernels/activations.h"
 #include "kernels/direct_products.h"
@@ -39,20 +41,20 @@
 namespace thaw {
 namespace {
 
+// In full batches, and the rest at once: each batch after the first leaves memory idle.
 template <typename V, typename F>
 void MultiplyDirectly(const std::byte* group, const Activations& activations, float* out,
                       int64_t out_stride) {
+  constexpr int kBatch = std::min(V::kDirectTokens, kMostDirectTokens<V, F>);
   int64_t token = 0;
-  const auto multiply = [&]<int kTokens>() {
+  const auto multiply = [&]<int kLess>() {
+    constexpr int kTokens = kBatch - kLess;
     for (; token + kTokens <= activations.n_tokens; token += kTokens) {
       MultiplyGroup<V, F, kTokens>(group, TokenRows(activations, token), out + token * out_stride,
                                    out_stride);
     }
   };
-  if constexpr (V::kDirectTokens >= 8) multiply.template operator()<8>();
-  multiply.template operator()<4>();
-  multiply.template operator()<2>();
-  multiply.template operator()<1>();
+  ForEachOf(std::make_integer_sequence<int, kBatch>(), multiply);
 }
 
 template <typename V, typename F>

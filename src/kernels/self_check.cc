@@ -22,12 +22,12 @@ namespace thaw {
 namespace {
 
 // Two groups of packed rows and a rest; two of the largest blocks; a few more tokens than any
-// kernel takes without changing its way (tiles of AMX take 16, panels more than 32), and a few that
-// come in batches of all sizes.
+// kernel takes without changing its way (tiles of AMX take 16, panels more than 32), and a batch
+// with a rest.
 constexpr int64_t kRows = 2 * kPackedGroupRows + 3;
 constexpr int64_t kLength = 512;
 constexpr int64_t kTokens = 37;
-constexpr int64_t kFewTokens = 15;
+constexpr int64_t kFewTokens = 11;
 
 // Of what the terms of a sum come to: far above rounding, far below a wrong quant.
 constexpr double kTolerance = 1e-4;
@@ -212,7 +212,7 @@ class Checker {
     if (PrefersWideActivations(type)) CheckProducts(forms, weights, values, /*is_wide=*/true);
   }
 
-  // With many tokens and, of packed rows, with few.
+  // With many tokens and, of packed rows, with a few and with one.
   void CheckProducts(std::span<const WeightRows> forms, std::span<const float> weights,
                      std::span<const float> values, bool is_wide) {
     const ElementTypeInfo& info = Info(forms[0].type);
@@ -224,13 +224,13 @@ class Checker {
     const Activations expected = view(reference, kTokens);
     portable::QuantizeActivations(expected, 0, kTokens);
     const std::vector<double> seen = SeenBy(info, expected);
-    for (const int64_t n_tokens : {kTokens, kFewTokens}) {
+    for (const int64_t n_tokens : {kTokens, kFewTokens, int64_t{1}}) {
       const Activations activations = view(memory, n_tokens);
       table_.quantize_activations(activations, 0, n_tokens);
       for (const WeightRows& rows : forms) {
-        if (n_tokens == kFewTokens && !rows.is_packed) continue;
-        Compare(fmt::format("matmul of {}{}{}", info.name, rows.is_packed ? ", packed" : "",
-                            n_tokens == kFewTokens ? ", few tokens" : ""),
+        if (n_tokens != kTokens && !rows.is_packed) continue;
+        Compare(fmt::format("matmul of {}{}, tokens: {}", info.name,
+                            rows.is_packed ? ", packed" : "", n_tokens),
                 rows, activations, weights, seen);
       }
     }
