@@ -223,7 +223,7 @@ class Checker {
     };
     const Activations expected = view(reference, kTokens);
     portable::QuantizeActivations(expected, 0, kTokens);
-    const std::vector<double> seen = SeenBy(info, expected);
+    const Sums sums = SumsOf(weights, SeenBy(info, expected));
     for (const int64_t n_tokens : {kTokens, kFewTokens, int64_t{1}}) {
       const Activations activations = view(memory, n_tokens);
       table_.quantize_activations(activations, 0, n_tokens);
@@ -231,7 +231,7 @@ class Checker {
         if (n_tokens != kTokens && !rows.is_packed) continue;
         Compare(fmt::format("matmul of {}{}, tokens: {}", info.name,
                             rows.is_packed ? ", packed" : "", n_tokens),
-                rows, activations, weights, seen);
+                rows, activations, sums);
       }
     }
   }
@@ -255,12 +255,15 @@ class Checker {
     return seen;
   }
 
-  void Compare(const std::string& what, const WeightRows& rows, const Activations& activations,
-               std::span<const float> weights, std::span<const double> seen) {
-    std::vector<float> out(static_cast<size_t>(activations.n_tokens * kRows));
-    AlignedBuffer scratch = AllocateForCheck(MatMulScratchBytes(kLength));
-    table_.matmul(rows, 0, kRows, activations, out.data(), kRows, scratch.data());
-    for (size_t at = 0; at < out.size(); ++at) {
+  // What products should be, and the magnitudes of their terms added up: [kTokens, kRows].
+  struct Sums {
+    std::vector<double> expected;
+    std::vector<double> magnitudes;
+  };
+
+  static Sums SumsOf(std::span<const float> weights, std::span<const double> seen) {
+    Sums sums;
+    for (size_t at = 0; at < kTokens * kRows; ++at) {
       const std::span row = weights.subspan(at % kRows * kLength, kLength);
       const std::span token = seen.subspan(at / kRows * kLength, kLength);
       double expected = 0;
@@ -270,7 +273,19 @@ class Checker {
         expected += product;
         magnitude += std::abs(product);
       }
-      Expect(what, double{out[at]}, expected, magnitude);
+      sums.expected.push_back(expected);
+      sums.magnitudes.push_back(magnitude);
+    }
+    return sums;
+  }
+
+  void Compare(const std::string& what, const WeightRows& rows, const Activations& activations,
+               const Sums& sums) {
+    std::vector<float> out(static_cast<size_t>(activations.n_tokens * kRows));
+    AlignedBuffer scratch = AllocateForCheck(MatMulScratchBytes(kLength));
+    table_.matmul(rows, 0, kRows, activations, out.data(), kRows, scratch.data());
+    for (size_t at = 0; at < out.size(); ++at) {
+      Expect(what, double{out[at]}, sums.expected[at], sums.magnitudes[at]);
     }
   }
 
