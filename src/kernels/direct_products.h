@@ -17,6 +17,7 @@
 namespace thaw {
 namespace {
 
+// Points of a grid are looked up anew for every batch.
 inline constexpr int kMostGridTokens = 4;
 
 // Tokens that are multiplied directly at the most. A panel unpacks its rows once for all of them,
@@ -140,7 +141,7 @@ template <typename V, typename F>
 inline constexpr bool kScalesHalvesOf = IsWhole<F> && V::kScalesHalves;
 
 // Whether the sums of two groups are scaled at once, as in a panel. It spares many tokens more than
-// it takes; numbers get the zero point of the corrections for it.
+// it takes.
 template <typename V, typename F, int kTokens>
 inline constexpr bool kScalesPairs = IsWhole<F> && V::kPairsSums && kTokens > V::kDirectTokens / 2;
 
@@ -148,14 +149,18 @@ inline constexpr bool kScalesPairs = IsWhole<F> && V::kPairsSums && kTokens > V:
 template <typename V, typename F, int kTokens>
 using DirectTerms = std::conditional_t<kScalesPairs<V, F, kTokens>, PairTerms<V, F>, Terms<V, F>>;
 
+// The zero point of numbers as they are multiplied: pairs take that of the corrections.
+template <typename V, typename F, int kTokens>
+inline constexpr int kDirectZero =
+    kScalesPairs<V, F, kTokens> && kZeroOf<V, F> != 0 ? kCorrectionUnit : kZeroOf<V, F>;
+
 // What the sum of a group's products begins with.
 template <typename V, typename F, int kTokens>
 [[gnu::always_inline]] inline typename V::Ints FirstOfGroup(const TokenRows& rows, int64_t t,
                                                             int64_t group) {
-  constexpr int kZero = kZeroOf<V, F>;
+  constexpr int kZero = kDirectZero<V, F, kTokens>;
   if constexpr (kZero == 0) return V::Broadcast(0);
   const typename V::Ints correction = V::Broadcast(rows.Correction<F::kGroup>(t, group));
-  if constexpr (kScalesPairs<V, F, kTokens>) return correction;
   return V::template ShiftRightSigned<CorrectionShift(kZero)>(correction);
 }
 
@@ -184,19 +189,14 @@ template <typename V, typename F, int kTokens, int phase>
                                                 DirectSums<V, F, kTokens>& of_tokens) {
   using Ints = typename V::Ints;
   constexpr bool kPairs = kScalesPairs<V, F, kTokens>;
-  constexpr int kZero = kZeroOf<V, F>;
+  constexpr int kZero = kDirectZero<V, F, kTokens>;
   const int step_of_block = chunk * F::kPhases + phase;
   const int64_t step = first_step + step_of_block;
   constexpr int kGroups = 32 / F::kGroup;
   AskAhead<V, F, kTokens, phase>(place, chunk);
   Ints w[8];
   LoadWeightsInOrder<V, F, kTokens>(place, chunk, phase, w);
-  if constexpr (kPairs && kZero != 0) {
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) {
-      w[j] = V::AddBytes(w[j], V::BroadcastByte(kCorrectionUnit - kZero));
-    }
-  }
+  RaiseNumbers<V, kZero - kZeroOf<V, F>>(w);
   const int8_t* a = rows.quants + kStep * step;
   // Hidden, so that GCC does not keep the addresses of all lines and tokens for the next step.
   if constexpr (kTokens > 1) asm("" : "+r"(a));

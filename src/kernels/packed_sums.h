@@ -224,6 +224,15 @@ template <typename V, typename F>
   }
 }
 
+// Gives the numbers of a step a larger zero point, by `kRaise`.
+template <typename V, int kRaise>
+[[gnu::always_inline]] inline void RaiseNumbers(typename V::Ints (&w)[8]) {
+  if constexpr (kRaise != 0) {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) w[j] = V::AddBytes(w[j], V::BroadcastByte(kRaise));
+  }
+}
+
 template <typename F>
 [[gnu::always_inline]] inline BlockPlace PlaceOf(const std::byte* unit, int64_t unit_blocks,
                                                  int64_t block, int lane) {

@@ -79,11 +79,7 @@ template <typename V, typename F, int kPanelZero, int phase>
                                               std::byte* lines) {
   typename V::Ints w[8];
   LoadWeights<V, F>(place, chunk, phase, w);
-  constexpr int kRaise = kPanelZero - kZeroOf<V, F>;
-  if constexpr (kRaise != 0) {
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) w[j] = V::AddBytes(w[j], V::BroadcastByte(kRaise));
-  }
+  RaiseNumbers<V, kPanelZero - kZeroOf<V, F>>(w);
   if constexpr (V::kPairsLines) {
 #pragma GCC unroll 4
     for (int j = 0; j < 8; j += 2) V::PairLines(w[j], w[j + 1]);
