@@ -66,6 +66,7 @@ Json RunJson(const WorkloadReport& workload, const BenchReport& report) {
   Json json = {
       {"what", PhaseName(workload.phase)},
       {"tokens", workload.tokens},
+      {"after", workload.after},
       {"runs", workload.runs},
       {"threads", report.threads},
       {"budget_bytes", report.plan.budget_bytes},
@@ -175,10 +176,10 @@ std::string RunRow(const WorkloadReport& workload, const BenchmarkReport& speed)
     steps = fmt::format("{:>8.2f} {:>8.2f} {:>6.1f}", s.p50_ms, s.p99_ms, 100 * s.cv);
   }
   return fmt::format(
-      "{:<7} {:>6} {:>8.2f} {:>8.2f} {:>8.2f} {} {:>10} {:>6.1f} {:>8.2f} {:>7.2f} {:>6.1f} "
+      "{:<7} {:>6} {:>6} {:>8.2f} {:>8.2f} {:>8.2f} {} {:>10} {:>6.1f} {:>8.2f} {:>7.2f} {:>6.1f} "
       "{:>6.1f} {:>7.3f} {:>6}\n",
-      PhaseName(workload.phase), workload.tokens, rate.median, rate.min, rate.max, steps,
-      FormatBytes(static_cast<uint64_t>(workload.BytesReadPerToken())),
+      PhaseName(workload.phase), workload.tokens, workload.after, rate.median, rate.min, rate.max,
+      steps, FormatBytes(static_cast<uint64_t>(workload.BytesReadPerToken())),
       100 * workload.HitRateBytes(), 1e3 * workload.StallSecondsPerToken(),
       throughput.bytes_per_second / kGiga, 100 * throughput.share_of_memory_rate,
       100 * throughput.share_of_disk_rate, throughput.operations_per_second / kTera,
@@ -238,10 +239,11 @@ std::string BenchTable(const BenchReport& report) {
   std::string text = Header(report);
   if (!report.speed.workloads.empty()) {
     text += fmt::format(
-        "\n{:<7} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>10} {:>6} {:>8} {:>7} {:>6} {:>6} "
+        "\n{:<7} {:>6} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>10} {:>6} {:>8} {:>7} {:>6} "
+        "{:>6} "
         "{:>7} {:>6}\n",
-        "run", "tokens", "tok/s", "least", "most", "p50 ms", "p99 ms", "cv %", "read/tok", "hit %",
-        "stall ms", "GB/s", "mem %", "disk %", "TOPS", "int8 %");
+        "run", "tokens", "after", "tok/s", "least", "most", "p50 ms", "p99 ms", "cv %", "read/tok",
+        "hit %", "stall ms", "GB/s", "mem %", "disk %", "TOPS", "int8 %");
     for (const WorkloadReport& w : report.speed.workloads) text += RunRow(w, report.speed);
     text += kLegend;
   }

@@ -31,6 +31,7 @@ BenchReport Example() {
                   .int8 = Int8Rate{.instruction = "vpdpbusd", .operations_per_second = 3e9}};
   WorkloadReport decode = {.phase = Phase::kDecode,
                            .tokens = 10,
+                           .after = 33,
                            .runs = 2,
                            .run_seconds = {1, 2},
                            .step_seconds = {0.1, 0.2},
@@ -41,6 +42,7 @@ BenchReport Example() {
                            .run_operations = 2'000'000'000};
   WorkloadReport prefill = decode;
   prefill.phase = Phase::kPrefill;
+  prefill.after = 0;
   prefill.step_seconds.clear();
   report.speed.workloads = {prefill, decode};
   return report;
@@ -54,8 +56,8 @@ TEST(BenchJson, HasEveryKeyOfTheCommandLinesDefinition) {
   EXPECT_EQ(json["model"]["path"], "m.gguf");
   ASSERT_EQ(json["runs"].size(), 2);
   for (const char* key :
-       {"what", "tokens", "threads", "budget_bytes", "tok_per_s", "bytes_per_token", "gb_per_s",
-        "share_of_memory_rate", "tops", "share_of_int8_rate", "bytes_read_per_token",
+       {"what", "tokens", "after", "threads", "budget_bytes", "tok_per_s", "bytes_per_token",
+        "gb_per_s", "share_of_memory_rate", "tops", "share_of_int8_rate", "bytes_read_per_token",
         "hit_rate_bytes", "policy", "reader", "peak_rss_bytes", "stall_s_per_token"}) {
     EXPECT_TRUE(json["runs"][0].contains(key)) << key;
   }
@@ -75,6 +77,7 @@ TEST(BenchJson, HasNoNumberForARateThatWasNotMeasured) {
 TEST(BenchJson, RatesAndSharesFollowFromTheMedian) {
   const Json decode = BenchJson(Example())["runs"][1];
   EXPECT_EQ(decode["what"], "decode");
+  EXPECT_EQ(decode["after"], 33);
   EXPECT_DOUBLE_EQ(decode["tok_per_s"]["median"], 7.5);
   EXPECT_DOUBLE_EQ(decode["tok_per_s"]["min"], 5);
   EXPECT_DOUBLE_EQ(decode["tok_per_s"]["max"], 10);
@@ -144,8 +147,9 @@ TEST(BenchTable, HasALineForEveryRun) {
   EXPECT_THAT(table, HasSubstr("memory rate   4.00 GB/s"));
   EXPECT_THAT(table, HasSubstr("disk rate     1.00 GB/s"));
   EXPECT_THAT(table, HasSubstr("int8 rate     0.00 TOPS by vpdpbusd"));
-  EXPECT_THAT(table, HasSubstr("\nprefill     10     7.50     5.00    10.00"));
-  EXPECT_THAT(table, HasSubstr("\ndecode      10     7.50     5.00    10.00   100.00   200.00"));
+  EXPECT_THAT(table, HasSubstr("\nprefill     10      0     7.50     5.00    10.00"));
+  EXPECT_THAT(table,
+              HasSubstr("\ndecode      10     33     7.50     5.00    10.00   100.00   200.00"));
   EXPECT_THAT(table, Not(HasSubstr("simulated")));
 }
 

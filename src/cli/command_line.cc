@@ -57,10 +57,12 @@ std::optional<std::chrono::year_month_day> ParseDate(std::string_view text) {
   return date.ok() ? std::optional(date) : std::nullopt;
 }
 
+// What is measured at most: far beyond any context, and far from overflowing where counts are
+// multiplied.
+constexpr int64_t kMostTokens = int64_t{1} << 24;
+
 // N,N,...: counts of tokens; 0 stands for none.
 std::optional<std::vector<int64_t>> ParseTokenCounts(std::string_view text) {
-  // Far beyond any context, and far from overflowing where counts are multiplied.
-  constexpr int64_t kMostTokens = int64_t{1} << 24;
   std::vector<int64_t> counts;
   while (true) {
     const size_t comma = text.find(',');
@@ -438,6 +440,10 @@ void AddBench(CLI::App& app, BenchOptions& options) {
                  "Lengths of prompts; 0: none (default: 512)");
   AddTokenCounts(*command, "--decode", options.speed.decode_tokens,
                  "Tokens to decode; 0: none (default: 64)");
+  command->add_option("--decode-after", options.speed.decode_after, "Tokens before those")
+      ->check(Between(int64_t{1}, kMostTokens))
+      ->capture_default_str()
+      ->type_name("N");
   command->add_option("--runs", options.speed.runs, "Times that each is measured")
       ->check(Between(1, 1000))
       ->capture_default_str()

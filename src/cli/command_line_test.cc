@@ -138,10 +138,11 @@ TEST(CommandLine, LeavesHowWeightsAreHeldToTheEngine) {
 }
 
 TEST(CommandLine, ReadsWhatABenchmarkMeasures) {
-  const auto given =
-      Parse<BenchOptions>({"bench", "--prefill", "16,0,512", "--decode", "0", "m.gguf", "--runs",
-                           "7", "--cold", "--simulate", "--json", "--budget", "floor"});
+  const auto given = Parse<BenchOptions>({"bench", "--prefill", "16,0,512", "--decode", "0",
+                                          "m.gguf", "--runs", "7", "--cold", "--simulate", "--json",
+                                          "--budget", "floor", "--decode-after", "8192"});
   EXPECT_EQ(given.model.path, "m.gguf");
+  EXPECT_EQ(given.speed.decode_after, 8192);
   EXPECT_THAT(given.speed.prefill_tokens, ElementsAre(16, 512));
   EXPECT_THAT(given.speed.decode_tokens, IsEmpty());
   EXPECT_EQ(given.speed.runs, 7);
@@ -152,6 +153,7 @@ TEST(CommandLine, ReadsWhatABenchmarkMeasures) {
   EXPECT_EQ(usual.type, "Q8_0");
   EXPECT_THAT(usual.speed.prefill_tokens, ElementsAre(512));
   EXPECT_THAT(usual.speed.decode_tokens, ElementsAre(64));
+  EXPECT_EQ(usual.speed.decode_after, 1);
   EXPECT_EQ(usual.speed.runs, 5);
   EXPECT_FALSE(usual.cold || usual.simulate || usual.json);
 }

@@ -56,12 +56,11 @@ uint64_t OperationsOf(const TileMap& map, Phase phase, int64_t tokens) {
   return operations;
 }
 
-// Step i of a run, counted from 1, comes after i tokens.
-uint64_t KvBytesOf(const Engine& engine, Phase phase, int64_t tokens) {
-  if (phase == Phase::kPrefill) return 0;
+// Of `tokens` that are decoded after `after` others; each sees itself, too.
+uint64_t KvBytesOf(const Engine& engine, int64_t after, int64_t tokens) {
   uint64_t bytes = 0;
   for (int64_t i = 1; i <= tokens; ++i) {
-    bytes += KvCache::BytesSeen(engine.config(), engine.options().kv_type, i + 1);
+    bytes += KvCache::BytesSeen(engine.config(), engine.options().kv_type, after + i);
   }
   return bytes;
 }
@@ -109,12 +108,15 @@ class Benchmark {
 
  private:
   void Add(Phase phase, int64_t tokens) {
+    const bool is_decode = phase == Phase::kDecode;
+    const int64_t after = is_decode ? options_.decode_after : 0;
     report_.workloads.push_back(
         {.phase = phase,
          .tokens = tokens,
-         .run_kv_bytes = KvBytesOf(engine_, phase, tokens),
+         .after = after,
+         .run_kv_bytes = is_decode ? KvBytesOf(engine_, after, tokens) : 0,
          .run_operations = OperationsOf(engine_.weights().map(), phase, tokens)});
-    total_tokens_ += static_cast<uint64_t>(tokens * (options_.runs + 1));
+    total_tokens_ += static_cast<uint64_t>((after + tokens) * (options_.runs + 1));
   }
 
   Result<void> MeasureFirstTokens() {
@@ -130,15 +132,18 @@ class Benchmark {
   Result<size_t> RunOnce(WorkloadReport& workload) {
     session_.Reset();
     const bool is_decode = workload.phase == Phase::kDecode;
-    if (is_decode) THAW_TRY(FeedNew(0, 1));
+    if (is_decode) {
+      THAW_TRY(FeedNew(0, workload.after));
+      Advance(workload.after);
+    }
     const CacheStatistics before = engine_.cache_statistics();
     double seconds = 0;
     if (is_decode) {
       std::optional<ResidentReader> reader;
       if (reads_between_) reader.emplace(engine_.weights(), engine_.threads());
       double before_step = reader ? reader->ReadOn() : 0;
-      for (int64_t i = 1; i <= workload.tokens; ++i) {
-        THAW_ASSIGN(const double step_seconds, FeedNew(i, 1));
+      for (int64_t i = 0; i < workload.tokens; ++i) {
+        THAW_ASSIGN(const double step_seconds, FeedNew(workload.after + i, 1));
         workload.step_seconds.push_back(step_seconds);
         seconds += step_seconds;
         if (reader) {
@@ -226,7 +231,7 @@ class Benchmark {
 int64_t BenchmarkOptions::PositionsNeeded() const {
   int64_t positions = 1;
   for (const int64_t tokens : prefill_tokens) positions = std::max(positions, tokens);
-  for (const int64_t tokens : decode_tokens) positions = std::max(positions, tokens + 1);
+  for (const int64_t tokens : decode_tokens) positions = std::max(positions, decode_after + tokens);
   return positions;
 }
 

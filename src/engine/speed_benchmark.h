@@ -34,6 +34,7 @@ inline constexpr uint64_t kBenchmarkReserveBytes = kMeasurementScratchBytes + (u
 struct BenchmarkOptions {
   std::vector<int64_t> prefill_tokens = {512};  // a workload each: tokens of a prompt
   std::vector<int64_t> decode_tokens = {64};    // a workload each: tokens one after another
+  int64_t decode_after = 1;                     // tokens, at least one, that come before those
   int runs = 5;                                 // of each workload, after one that does not count
   double rate_seconds = 0.1;                    // of each measurement of the machine
   const std::atomic<bool>* cancel = nullptr;    // may be null
@@ -57,6 +58,7 @@ enum class Phase { kPrefill, kDecode };
 struct WorkloadReport {
   Phase phase = Phase::kPrefill;
   int64_t tokens = 0;  // of a run
+  int64_t after = 0;   // tokens that come before those, uncounted
   int runs = 0;
   std::vector<double> run_seconds = {};
   std::vector<double> step_seconds = {};  // of decode, a token each

@@ -97,6 +97,24 @@ TEST(RunBenchmark, ADecodedTokenReadsTheKeysAndValuesThatItSees) {
   EXPECT_DOUBLE_EQ(report->workloads[2].KvBytesPerToken(), (2 + 3 + 4 + 5 + 6) * position / 5);
 }
 
+TEST(RunBenchmark, DecodesAfterAsManyTokensAsItIsTold) {
+  const auto engine = LoadTiny();
+  BenchmarkOptions options = Brief();
+  options.decode_after = 7;
+  const auto report = RunBenchmark(*engine, options, kNoProgress);
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->workloads[0].after, 0);
+  const double position = static_cast<double>(
+      KvCache::BytesSeen(engine->config(), engine->options().kv_type, /*length=*/1));
+  const WorkloadReport& decode = report->workloads[1];
+  EXPECT_EQ(decode.after, 7);
+  EXPECT_DOUBLE_EQ(decode.KvBytesPerToken(), (8 + 9 + 10) * position / 3);
+  EXPECT_EQ(decode.HitRateBytes(), 1);
+  const auto weights = static_cast<double>(engine->weights().map().weight_bytes());
+  EXPECT_EQ(decode.BytesPerToken(), weights + decode.KvBytesPerToken())
+      << "weights that the tokens before visit do not count";
+}
+
 TEST(RunBenchmark, CountsWhatIsReadAgain) {
   const auto engine = LoadTiny({.policy = "off"});
   const auto report = RunBenchmark(*engine, Brief(), kNoProgress);
@@ -114,11 +132,11 @@ TEST(RunBenchmark, ProgressEndsWithAllTokensOfAllRuns) {
   uint64_t last = 0;
   const auto report = RunBenchmark(*engine, Brief(), [&](uint64_t done, uint64_t total) {
     EXPECT_GT(done, last);
-    EXPECT_EQ(total, (6 + 3 + 5) * 3);
+    EXPECT_EQ(total, (6 + 1 + 3 + 1 + 5) * 3);
     last = done;
   });
   ASSERT_TRUE(report) << report.error().message;
-  EXPECT_EQ(last, (6 + 3 + 5) * 3);
+  EXPECT_EQ(last, (6 + 1 + 3 + 1 + 5) * 3);
 }
 
 TEST(RunBenchmark, WithoutWorkloadsStillTellsTheFirstTokenAndTheMachine) {
@@ -161,6 +179,7 @@ TEST(RunBenchmark, WhatIsReservedIsPartOfThePlan) {
 TEST(BenchmarkOptions, NeedPositionsForTheLongestWorkload) {
   EXPECT_EQ(BenchmarkOptions{}.PositionsNeeded(), 512);
   EXPECT_EQ((BenchmarkOptions{.prefill_tokens = {8}, .decode_tokens = {8}}).PositionsNeeded(), 9);
+  EXPECT_EQ((BenchmarkOptions{.decode_tokens = {8}, .decode_after = 600}).PositionsNeeded(), 608);
   EXPECT_EQ((BenchmarkOptions{.prefill_tokens = {}, .decode_tokens = {}}).PositionsNeeded(), 1);
 }
 

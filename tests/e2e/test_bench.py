@@ -90,6 +90,16 @@ def test_zero_leaves_a_kind_of_run_out(thaw, model):
     assert report["runs"] == [] and report["machine"]["disk_gb_per_s"] > 0
 
 
+def test_tokens_can_be_decoded_after_a_longer_context(thaw, model):
+    report = bench(thaw, model, "--decode-after", "30")
+    prefill, decode = report["runs"]
+    assert (prefill["after"], decode["after"]) == (0, 30)
+    assert report["model"]["context"] >= 38
+    # The first step sees 31 positions, the last 38.
+    position_bytes = report["model"]["kv_bytes"] / report["model"]["context"]
+    assert decode["kv_bytes_per_token"] == pytest.approx(34.5 * position_bytes)
+
+
 def test_the_simulation_shows_why_planned_exists(thaw, model):
     simulation = bench(thaw, model, "--simulate", "--budget", "floor+50%")["simulation"]
     best = simulation["best_possible_hit_rate_bytes"]
