@@ -240,8 +240,7 @@ std::string BenchTable(const BenchReport& report) {
   if (!report.speed.workloads.empty()) {
     text += fmt::format(
         "\n{:<7} {:>6} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>10} {:>6} {:>8} {:>7} {:>6} "
-        "{:>6} "
-        "{:>7} {:>6}\n",
+        "{:>6} {:>7} {:>6}\n",
         "run", "tokens", "after", "tok/s", "least", "most", "p50 ms", "p99 ms", "cv %", "read/tok",
         "hit %", "stall ms", "GB/s", "mem %", "disk %", "TOPS", "int8 %");
     for (const WorkloadReport& w : report.speed.workloads) text += RunRow(w, report.speed);
