@@ -2,15 +2,12 @@
 //
 // Each file that includes this passes a class of vector operations, V, from its own anonymous
 // namespace. That makes every instance of these templates local to the file, as the rule of
-// x86/avx2.h asks. V has
-//   Type, kLanes (4, 8 or 16)      a vector of floats
+// x86/avx2.h asks. V has what kernels/vector_math.h names and
 //   kKeyRows                       rows of a product with keys, one unit at a time, that are
 //                                  converted as they are loaded
 //   kValueRows, kValueVectors      rows and vectors of a product with such values
 //   kPanelRows, kPanelVectors      rows and vectors of products with what is float32 already
-//   Zero, Set, Load, Store, LoadFirst, KeepFirst, Add, Sub, Mul, Div, Fma, Max, Exp2
-//   SumOfLanes, LargestLane
-//   LoadHalves<type>, LoadFirstHalves<type>, LoadBytes, LoadScales, BroadcastScale
+//   LoadBytes, BroadcastBF16       kLanes numbers of 8 bits, and one of 16 in every lane
 //   Prefetch
 //
 // Row invariance: a score is one chain of fma over the numbers of a head, a sum of values one chain
@@ -20,8 +17,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/attention.h"
+#include "kernels/vector_math.h"
 
 namespace thaw::attention_tile {
 
@@ -37,13 +36,13 @@ constexpr int64_t kNumberBytes = type == KvType::kF32    ? 4
                                  : type == KvType::kQ8_0 ? 1
                                                          : 2;
 
-// kVectors vectors of a float type; numbers one after the other.
+// A vector of numbers of a float type, one after the other.
 template <typename V, KvType type>
 typename V::Type LoadNumbers(const std::byte* from) {
   if constexpr (type == KvType::kF32) {
     return V::Load(reinterpret_cast<const float*>(from));
   } else {
-    return V::template LoadHalves<type>(from);
+    return type == KvType::kF16 ? V::LoadF16(from) : V::LoadBF16(from);
   }
 }
 
@@ -66,8 +65,8 @@ class KeyColumns {
     if constexpr (type == KvType::kQ8_0) {
       for (int j = 0; j < kVectors; ++j) {
         scales_[j] =
-            V::LoadScales(data_ + i / kKvBlock * kUnitBlockBytes +
-                          j * V::kLanes / kKeyUnit * unit_bytes_ + j * V::kLanes % kKeyUnit * 2);
+            V::LoadBF16(data_ + i / kKvBlock * kUnitBlockBytes +
+                        j * V::kLanes / kKeyUnit * unit_bytes_ + j * V::kLanes % kKeyUnit * 2);
       }
     }
   }
@@ -128,7 +127,7 @@ class ValueRows {
     const std::byte* row = data_ + i * row_bytes_;
     if constexpr (type == KvType::kQ8_0) {
       const std::byte* block = row + j * V::kLanes / kKvBlock * kKvBlockBytes;
-      return V::Mul(V::BroadcastScale(block),
+      return V::Mul(V::BroadcastBF16(block),
                     V::LoadBytes(block + 2 + first_ + j * V::kLanes % kKvBlock));
     } else {
       return LoadNumbers<V, type>(row + j * V::kLanes * kNumberBytes<type>);
@@ -359,7 +358,7 @@ class Tile {
     float* scores = scratch_.scores + row * kAttentionBlock;
     const auto tanh_of_negative = [](typename V::Type minus_x) {
       const typename V::Type square =
-          V::Exp2(V::Mul(V::Set(-2 * kLog2E), V::Max(minus_x, V::Zero())));
+          Exp2<V>(V::Mul(V::Set(-2 * kLog2E), V::Max(minus_x, V::Zero())));
       return V::Div(V::Sub(square, V::Set(1)), V::Add(square, V::Set(1)));
     };
     for (int64_t i = 0; i < n; i += V::kLanes) {
@@ -407,7 +406,7 @@ class Tile {
     if (largest <= state[padded_]) {
       largest = state[padded_];
     } else {
-      const typename V::Type factor = V::Exp2(V::Set(state[padded_] - largest));
+      const typename V::Type factor = Exp2<V>(V::Set(state[padded_] - largest));
       for (int64_t i = 0; i < padded_; i += V::kLanes) {
         V::Store(state + i, V::Mul(V::Load(state + i), factor));
       }
@@ -417,7 +416,7 @@ class Tile {
     typename V::Type sum = V::Load(weights);
     for (int64_t j = 0; j < vectors; ++j) {
       const typename V::Type v = V::Load(scores + j * V::kLanes);
-      const typename V::Type weight = keep(j, V::Exp2(V::Sub(v, V::Set(largest))), V::Zero());
+      const typename V::Type weight = keep(j, Exp2<V>(V::Sub(v, V::Set(largest))), V::Zero());
       sum = V::Add(sum, weight);
       V::Store(scores + j * V::kLanes, weight);
     }
@@ -485,7 +484,9 @@ class Tile {
     } else if constexpr (type == KvType::kQ8_0) {
       return V::Zero();  // rows are whole blocks
     } else {
-      return V::template LoadFirstHalves<type>(from, n);
+      std::byte buffer[2 * V::kLanes] = {};
+      std::memcpy(buffer, from, static_cast<size_t>(n) * 2);
+      return LoadNumbers<V, type>(buffer);
     }
   }
 

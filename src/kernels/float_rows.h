@@ -1,9 +1,5 @@
-// Products of float rows as they lie in the file, over the vectors V of an instruction set:
-//
-//   Floats, kLanes                       a vector, and how many floats it has
-//   Zero(), Load(p), LoadFirst(p, n)     of floats; LoadFirst: n < kLanes, the other lanes 0
-//   LoadWeights<type>(p)                 weights of the type, as floats
-//   MultiplyAdd(a, b, c), SumOfLanes(v)  a * b + c in one rounding
+// Products of float rows as they lie in the file, over the vectors V (kernels/vector_math.h) of an
+// instruction set.
 //
 // In an anonymous namespace, for the reason given in packed_formats.h.
 #pragma once
@@ -14,6 +10,7 @@
 
 #include "kernels/activations.h"
 #include "kernels/panel_matmul.h"
+#include "kernels/vector_math.h"
 #include "tensor/element_type.h"
 
 namespace thaw {
@@ -22,19 +19,28 @@ namespace {
 template <ElementType type>
 inline constexpr int64_t kFloatBytes = type == ElementType::kF32 ? 4 : 2;
 
+template <typename V, ElementType type>
+typename V::Type LoadWeights(const std::byte* p) {
+  if constexpr (type == ElementType::kF32) {
+    return V::Load(reinterpret_cast<const float*>(p));
+  } else {
+    return type == ElementType::kF16 ? V::LoadF16(p) : V::LoadBF16(p);
+  }
+}
+
 // The first n < kLanes weights at p, the other lanes 0.
 template <typename V, ElementType type>
-typename V::Floats LoadFirstWeights(const std::byte* p, int64_t n) {
+typename V::Type LoadFirstWeights(const std::byte* p, int64_t n) {
   std::byte buffer[V::kLanes * sizeof(float)] = {};
   std::memcpy(buffer, p, static_cast<size_t>(n * kFloatBytes<type>));
-  return V::template LoadWeights<type>(buffer);
+  return LoadWeights<V, type>(buffer);
 }
 
 // Whatever the tile, one (row, token) goes through the same operations: a sum in every lane.
 template <typename V, ElementType type, int kRows, int kTokens>
 void MultiplyFloatTile(const FloatRows& rows, int64_t row, const Activations& activations,
                        int64_t token, float* out, int64_t out_stride) {
-  using Floats = typename V::Floats;
+  using Floats = typename V::Type;
   constexpr int64_t kLanes = V::kLanes;
   const int64_t k = rows.k;
   const std::byte* weights = rows.data + row * rows.row_bytes;
@@ -50,10 +56,9 @@ void MultiplyFloatTile(const FloatRows& rows, int64_t row, const Activations& ac
     for (int t = 0; t < kTokens; ++t) x[t] = V::Load(values + t * k + i);
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
-      const Floats w =
-          V::template LoadWeights<type>(weights + r * rows.row_bytes + i * kFloatBytes<type>);
+      const Floats w = LoadWeights<V, type>(weights + r * rows.row_bytes + i * kFloatBytes<type>);
 #pragma GCC unroll 4
-      for (int t = 0; t < kTokens; ++t) total[r][t] = V::MultiplyAdd(w, x[t], total[r][t]);
+      for (int t = 0; t < kTokens; ++t) total[r][t] = V::Fma(w, x[t], total[r][t]);
     }
   }
   if (i < k) {
@@ -61,7 +66,7 @@ void MultiplyFloatTile(const FloatRows& rows, int64_t row, const Activations& ac
       const Floats w =
           LoadFirstWeights<V, type>(weights + r * rows.row_bytes + i * kFloatBytes<type>, k - i);
       for (int t = 0; t < kTokens; ++t) {
-        total[r][t] = V::MultiplyAdd(w, V::LoadFirst(values + t * k + i, k - i), total[r][t]);
+        total[r][t] = V::Fma(w, V::LoadFirst(values + t * k + i, k - i), total[r][t]);
       }
     }
   }

@@ -101,7 +101,15 @@ constexpr KernelTable kAvx512 = [] {
   KernelTable table = kAvx2;
   table.name = "avx512";
   table.matmul = MatMul<kAvx512Panels>;
+  table.quantize_activations = avx512::QuantizeActivations;
   table.multiply_coded_group = avx512::MultiplyCodedGroup;
+  table.rms_norm = avx512::RmsNorm;
+  table.layer_norm = avx512::LayerNorm;
+  table.activate = avx512::Activate;
+  table.soft_cap = avx512::SoftCap;
+  table.add = avx512::Add;
+  table.rope = avx512::Rope;
+  table.step_state = avx512::StepState;
   table.attend_span = avx512::AttendSpan;
   table.is_available = [](const CpuFeatures& cpu) {
     return kAvx2.is_available(cpu) && cpu.avx512f && cpu.avx512bw && cpu.avx512vl && cpu.avx512vnni;

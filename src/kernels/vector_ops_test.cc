@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <string_view>
 
 #include "kernels/kernel_test_support.h"
 
@@ -179,6 +180,44 @@ TEST_P(VectorKernels, AddAdds) {
     for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(out[i], a[i] + b[i]);
     table().add(a.data(), b.data(), n, b.data());
     EXPECT_EQ(b, out) << "in place";
+  }
+}
+
+// Of every operation on the same numbers, one after the other.
+std::vector<float> AllOperations(const KernelTable& table, int64_t n) {
+  std::mt19937 random(6);
+  const std::vector<float> x = RandomFloats(n, random);
+  const std::vector<float> y = RandomFloats(n, random);
+  std::vector<float> all;
+  std::vector<float> out(x.size());
+  const auto keep = [&] { all.insert(all.end(), out.begin(), out.end()); };
+  table.rms_norm(x.data(), y.data(), n, 1e-5f, out.data());
+  keep();
+  table.layer_norm(x.data(), y.data(), x.data(), n, 1e-5f, out.data());
+  keep();
+  for (const Nonlinearity f : kAllNonlinearities) {
+    table.activate({f, 1.5f, 0.9f, 0.7f, 0.4f, -0.25f}, x.data(), y.data(), n, out.data());
+    keep();
+  }
+  out = x;
+  table.soft_cap(out.data(), n, 30);
+  keep();
+  const int64_t rope_dim = n / 2 * 2;
+  for (const RopePairing pairing : {RopePairing::kAdjacent, RopePairing::kHalves}) {
+    out = x;
+    table.rope(out.data(), 1, n, y.data(), rope_dim, pairing);
+    keep();
+  }
+  return all;
+}
+
+TEST_P(VectorKernels, VectorsOfEveryWidthGiveTheSameBits) {
+  if (std::string_view(table().name) == "portable") GTEST_SKIP() << "it has sums of doubles";
+  for (const KernelTable* other : AllKernelTables()) {
+    if (!other->packs_rows || !other->is_available(HostCpu())) continue;
+    for (const int64_t n : kLengths) {
+      ASSERT_EQ(AllOperations(table(), n), AllOperations(*other, n)) << other->name << " " << n;
+    }
   }
 }
 

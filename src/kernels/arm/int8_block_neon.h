@@ -1,55 +1,86 @@
-// Steps of turning a block of 32 floats into int8 with one scale, the same bits as those of
-// kernels/portable/int8_block.h, for the *_neon.cc files alone.
+// The Blocks of kernels/quantize_tokens.h in NEON, for the *_neon.cc files alone.
 #pragma once
 
-#include "kernels/arm/vector_neon.h"
+#include <arm_neon.h>
+
+#include <bit>
+#include <cstdint>
+
+#include "kernels/activations.h"
 
 namespace thaw::neon {
+namespace {
 
-constexpr float kLargestFinite = 0x1.fffffep127f;
+struct Blocks {
+  struct Step {
+    float32x4_t v[8];
+  };
 
-struct FloatBlock {
-  float32x4_t v[8];
-};
+  static Step Load(const float* values) {
+    Step step;
+    for (int i = 0; i < 8; ++i) step.v[i] = vld1q_f32(values + 4 * i);
+    return step;
+  }
 
-struct IntegerBlock {
-  int32x4_t v[8];
-};
+  template <int n>
+  static float LargestMagnitude(const Step (&steps)[n]) {
+    uint32x4_t largest = vdupq_n_u32(0);
+    for (const Step& step : steps) {
+      for (const float32x4_t values : step.v) {
+        largest = vmaxq_u32(largest, vreinterpretq_u32_f32(vabsq_f32(values)));
+      }
+    }
+    return std::bit_cast<float>(vmaxvq_u32(largest));
+  }
 
-inline FloatBlock LoadBlock(const float* values) {
-  FloatBlock block;
-  for (int i = 0; i < 8; ++i) block.v[i] = vld1q_f32(values + 4 * i);
-  return block;
-}
+  static uint32_t SquaresAbove(const Step& step, float limit) {
+    uint32_t above = 0;
+    for (int i = 0; i < 8; ++i) {
+      const uint32x4_t is_above = vcgtq_f32(vmulq_f32(step.v[i], step.v[i]), vdupq_n_f32(limit));
+      above |= vaddvq_u32(vandq_u32(is_above, BitsOfLanes())) << (4 * i);
+    }
+    return above;
+  }
 
-// Of n blocks. By the order of the bits, as integers: a NaN beats everything.
-inline float LargestMagnitude(const FloatBlock* blocks, int n) {
-  uint32x4_t largest = vdupq_n_u32(0);
-  for (int i = 0; i < n; ++i) {
-    for (const float32x4_t values : blocks[i].v) {
-      largest = vmaxq_u32(largest, vreinterpretq_u32_f32(vabsq_f32(values)));
+  static Step ZeroWhere(Step step, uint32_t bits) {
+    for (int i = 0; i < 8; ++i) {
+      const uint32x4_t is_set = vtstq_u32(vdupq_n_u32(bits >> (4 * i)), BitsOfLanes());
+      const uint32x4_t kept = vbicq_u32(vreinterpretq_u32_f32(step.v[i]), is_set);
+      step.v[i] = vreinterpretq_f32_u32(kept);
+    }
+    return step;
+  }
+
+  template <int n>
+  static void Quantize(const Step (&steps)[n], float factor, int8_t* quants,
+                       int32_t (&sums)[2 * n]) {
+    for (int half = 0; half < 2 * n; ++half) {
+      int32x4_t q[4];
+      for (int i = 0; i < 4; ++i) {
+        q[i] = vcvtnq_s32_f32(vmulq_n_f32(steps[half / 2].v[half % 2 * 4 + i], factor));
+      }
+      sums[half] = vaddvq_s32(vaddq_s32(vaddq_s32(q[0], q[1]), vaddq_s32(q[2], q[3])));
+      const int16x8_t low = vcombine_s16(vmovn_s32(q[0]), vmovn_s32(q[1]));
+      const int16x8_t high = vcombine_s16(vmovn_s32(q[2]), vmovn_s32(q[3]));
+      vst1q_s8(quants + kActivationSum * half, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
     }
   }
-  const uint32_t bits = vmaxvq_u32(largest);
-  float magnitude;
-  std::memcpy(&magnitude, &bits, sizeof(magnitude));
-  return magnitude;
-}
 
-// The block times `factor`, rounded half to even.
-inline IntegerBlock RoundProducts(const FloatBlock& block, float factor) {
-  IntegerBlock rounded;
-  for (int i = 0; i < 8; ++i) rounded.v[i] = vcvtnq_s32_f32(vmulq_n_f32(block.v[i], factor));
-  return rounded;
-}
-
-// 32 integers within +-127, in order.
-inline void StoreBytes(const IntegerBlock& q, int8_t* out) {
-  for (int i = 0; i < 8; i += 4) {
-    const int16x8_t low = vcombine_s16(vmovn_s32(q.v[i]), vmovn_s32(q.v[i + 1]));
-    const int16x8_t high = vcombine_s16(vmovn_s32(q.v[i + 2]), vmovn_s32(q.v[i + 3]));
-    vst1q_s8(out + 4 * i, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+  static int32_t MostOfSums(const int8_t* quants, int64_t n) {
+    int32_t most = 0;
+    for (int64_t i = 0; i < n; i += kActivationSum) {
+      const int32_t sum = vaddlvq_u8(vreinterpretq_u8_s8(vabsq_s8(vld1q_s8(quants + i))));
+      most = sum > most ? sum : most;
+    }
+    return most;
   }
-}
 
+ private:
+  static uint32x4_t BitsOfLanes() {
+    const uint32_t bits[4] = {1, 2, 4, 8};
+    return vld1q_u32(bits);
+  }
+};
+
+}  // namespace
 }  // namespace thaw::neon

@@ -40,8 +40,8 @@ __m256 DotOffsets(const float* offsets, const float* sums, const float* scales, 
   if (group == groups) return total;
   const int64_t rest = groups - group;
   const __m256 scale = rest > kSumsOfScale ? SpreadScales(scales) : _mm256_set1_ps(*scales);
-  const __m256 scaled = _mm256_mul_ps(LoadFirst(sums + group, rest), scale);
-  return _mm256_fmadd_ps(LoadFirst(offsets + group, rest), scaled, total);
+  const __m256 scaled = _mm256_mul_ps(Vectors::LoadFirst(sums + group, rest), scale);
+  return _mm256_fmadd_ps(Vectors::LoadFirst(offsets + group, rest), scaled, total);
 }
 
 template <int kRows, int kTokens>
@@ -91,32 +91,10 @@ void MultiplyTile(const WeightPanel& panel, int64_t row, const Activations& acti
   }
   for (int r = 0; r < kRows; ++r) {
     for (int t = 0; t < kTokens; ++t) {
-      out[(token + t) * out_stride + row + r] = SumOfLanes(total[r][t]);
+      out[(token + t) * out_stride + row + r] = Vectors::SumOfLanes(total[r][t]);
     }
   }
 }
-
-struct FloatVectors {
-  using Floats = __m256;
-  static constexpr int kLanes = 8;
-
-  static __m256 Zero() { return _mm256_setzero_ps(); }
-  static __m256 Load(const float* p) { return _mm256_loadu_ps(p); }
-  static __m256 LoadFirst(const float* p, int64_t n) { return avx2::LoadFirst(p, n); }
-  template <ElementType type>
-  static __m256 LoadWeights(const std::byte* p) {
-    if constexpr (type == ElementType::kF32) {
-      return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
-    } else if constexpr (type == ElementType::kF16) {
-      return LoadHalves(p);
-    } else {
-      const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-      return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
-    }
-  }
-  static __m256 MultiplyAdd(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
-  static float SumOfLanes(__m256 v) { return avx2::SumOfLanes(v); }
-};
 
 }  // namespace
 
@@ -148,7 +126,7 @@ void MultiplyPanel(const WeightPanel& panel, const Activations& activations, flo
 
 void MultiplyFloats(const FloatRows& rows, const Activations& activations, float* out,
                     int64_t out_stride) {
-  MultiplyFloatRows<FloatVectors>(rows, activations, out, out_stride);
+  MultiplyFloatRows<Vectors>(rows, activations, out, out_stride);
 }
 
 }  // namespace thaw::avx2
