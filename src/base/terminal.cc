@@ -5,10 +5,10 @@
 
 #include <array>
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include "base/interrupt.h"
+#include "base/system_message.h"
 
 namespace thaw {
 namespace {
@@ -70,8 +70,7 @@ Result<void> LineReader::ReadMore() {
   const ssize_t got = ::read(descriptor_, chunk.data(), chunk.size());
   if (got < 0 && errno == EINTR) return {};
   if (got < 0) {
-    return Fail(ErrorCode::kIo, "standard input cannot be read: {}",
-                std::generic_category().message(errno));
+    return Fail(ErrorCode::kIo, "standard input cannot be read: {}", SystemMessage(errno));
   }
   ended_ = got == 0;
   held_.append(chunk.data(), static_cast<size_t>(got));

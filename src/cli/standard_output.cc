@@ -2,9 +2,9 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <system_error>
 
 #include "base/interrupt.h"
+#include "base/system_message.h"
 
 namespace thaw::cli {
 namespace {
@@ -15,8 +15,7 @@ Result<void> OutputFailure() {
     return Fail(ErrorCode::kCancelled, "nobody reads the output any more");
   }
   if (error_number == EINTR && Interrupted()) return Fail(ErrorCode::kCancelled, "interrupted");
-  return Fail(ErrorCode::kIo, "standard output cannot be written: {}",
-              std::generic_category().message(error_number));
+  return Fail(ErrorCode::kIo, "standard output cannot be written: {}", SystemMessage(error_number));
 }
 
 }  // namespace

@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <memory>
 #include <string_view>
-#include <system_error>
 
 #include "base/interrupt.h"
+#include "base/system_message.h"
 #include "base/terminal.h"
 #include "base/units.h"
 #include "cli/standard_output.h"
@@ -28,8 +28,7 @@ Result<std::string> ReadToEnd(std::FILE* file, std::string_view name, size_t max
     if (got == chunk.size()) continue;
     if (Interrupted()) return Fail(ErrorCode::kCancelled, "interrupted");
     if (std::ferror(file) != 0) {
-      return Fail(ErrorCode::kIo, "{}: cannot be read: {}", name,
-                  std::generic_category().message(errno));
+      return Fail(ErrorCode::kIo, "{}: cannot be read: {}", name, SystemMessage(errno));
     }
     return text;
   }
@@ -43,8 +42,7 @@ Result<std::string> ReadTextFile(const std::string& path, size_t max_bytes) {
   if (file == nullptr) {
     const int error_number = errno;
     if (error_number == ENOENT) return Fail(ErrorCode::kNotFound, "{}: no such file", path);
-    return Fail(ErrorCode::kIo, "{}: cannot be opened: {}", path,
-                std::generic_category().message(error_number));
+    return Fail(ErrorCode::kIo, "{}: cannot be opened: {}", path, SystemMessage(error_number));
   }
   return ReadToEnd(file.get(), path, max_bytes);
 }

@@ -4,9 +4,9 @@
 
 #include <cerrno>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
+#include "base/system_message.h"
 #include "cli/json_text.h"
 
 namespace thaw::cli {
@@ -16,8 +16,7 @@ namespace {
 constexpr size_t kBufferBytes = 64 << 10;
 
 Result<void> CannotBeWritten(const std::string& path, int error_number) {
-  return Fail(ErrorCode::kIo, "{}: cannot be written: {}", path,
-              std::generic_category().message(error_number));
+  return Fail(ErrorCode::kIo, "{}: cannot be written: {}", path, SystemMessage(error_number));
 }
 
 }  // namespace

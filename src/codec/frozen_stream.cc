@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/load.h"
 #include "base/round_up.h"
 #include "tensor/half.h"
 
@@ -12,13 +13,6 @@ namespace {
 
 constexpr uint64_t kStateBytes = kFrozenStateSets * sizeof(StateSet);
 constexpr uint16_t kInfinity = 0x7c00;
-
-template <typename T>
-T Load(const std::byte* p) {
-  T value;
-  std::memcpy(&value, p, sizeof(value));
-  return value;
-}
 
 uint64_t VectorsOf(const FrozenStream& s) {
   return static_cast<uint64_t>(s.groups() * (s.cols / kFrozenColsOfVector));
@@ -95,7 +89,7 @@ Result<void> CheckSymbols(FrozenKind kind, const FrozenStreamHeader& h) {
 // Scales are finite and not negative, with and without shift.
 Result<void> CheckScales(const FrozenStream& s) {
   for (int64_t row = 0; row < s.rows; ++row) {
-    const auto scale = Load<uint16_t>(s.scales + 2 * row);
+    const auto scale = LoadAs<uint16_t>(s.scales + 2 * row);
     if (scale >= kInfinity) {
       return Fail(
           ErrorCode::kCorrupt,
@@ -105,7 +99,7 @@ Result<void> CheckScales(const FrozenStream& s) {
   }
   int64_t previous = -1;
   for (uint32_t i = 0; i < s.header.shifts; ++i) {
-    const auto shift = Load<uint32_t>(s.shifts + 4 * uint64_t{i});
+    const auto shift = LoadAs<uint32_t>(s.shifts + 4 * uint64_t{i});
     const int64_t block = shift >> kFrozenShiftBits;
     const int64_t of_group = s.blocks() * kFrozenGroupRows;
     const int by = static_cast<int>(shift & ((1U << kFrozenShiftBits) - 1));
@@ -117,7 +111,7 @@ Result<void> CheckScales(const FrozenStream& s) {
     }
     previous = block;
     const int64_t row = block / of_group * kFrozenGroupRows + block % kFrozenGroupRows;
-    const float scale = F16ToF32(Load<uint16_t>(s.scales + 2 * row));
+    const float scale = F16ToF32(LoadAs<uint16_t>(s.scales + 2 * row));
     if (F32ToF16(scale * static_cast<float>(1 << by)) >= kInfinity) {
       return Fail(ErrorCode::kCorrupt, "the scale of its block {}, {} times 2^{}, is not finite",
                   block, scale, by);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/load.h"
 #include "tensor/finite_rows.h"
 #include "tensor/half.h"
 
@@ -13,13 +14,6 @@
 
 namespace thaw {
 namespace {
-
-template <typename T>
-T Load(const std::byte* p) {
-  T value;
-  std::memcpy(&value, p, sizeof(value));
-  return value;
-}
 
 // The symbols of one vector, as SlotTables has them, by lanes.
 void DecodeSymbols(StreamCursor& cursor, int64_t vector, std::byte (&symbols)[kFrozenLanes]) {
@@ -41,7 +35,7 @@ void DecodeSymbols(StreamCursor& cursor, int64_t vector, std::byte (&symbols)[kF
 void AddRawBits(StreamCursor& cursor, std::byte (&symbols)[kFrozenLanes]) {
   constexpr std::byte kBits[2] = {std::byte{3}, std::byte{4}};
   for (int plane = 0; plane < cursor.stream.header.raw_planes; ++plane) {
-    const auto bits = Load<uint64_t>(cursor.raw);
+    const auto bits = LoadAs<uint64_t>(cursor.raw);
     cursor.raw += sizeof(bits);
     for (int64_t lane = 0; lane < kFrozenLanes; ++lane) {
       if ((bits >> lane & 1) != 0) symbols[lane] |= kBits[plane];
@@ -154,7 +148,7 @@ void PatchEcq(StreamCursor& cursor, std::byte* packed) {
 void PatchBf16(StreamCursor& cursor, std::byte* packed) {
   TakePatches(cursor, GroupWeights(cursor), [&](int64_t weight, uint8_t value) {
     std::byte* at = Bf16At(packed, weight);
-    auto bits = Load<uint16_t>(at);
+    auto bits = LoadAs<uint16_t>(at);
     const auto exponent = static_cast<uint8_t>((bits >> 7) + value);
     bits = static_cast<uint16_t>((bits & 0x807f) | exponent << 7);
     std::memcpy(at, &bits, sizeof(bits));
@@ -168,7 +162,7 @@ void AddScales(StreamCursor& cursor, std::byte* packed) {
   const std::byte* scales = s.scales + 2 * cursor.group * kFrozenGroupRows;
   const int64_t first_block = cursor.group * blocks * kFrozenGroupRows;
   constexpr int64_t kScaleBytes = 2 * kFrozenGroupRows;
-  const auto shift_at = [&](uint32_t i) { return Load<uint32_t>(s.shifts + 4 * uint64_t{i}); };
+  const auto shift_at = [&](uint32_t i) { return LoadAs<uint32_t>(s.shifts + 4 * uint64_t{i}); };
   for (int64_t block = 0; block < blocks; ++block) {
     // The first line of a unit stands right behind the scales of its blocks.
     const int64_t unit = block / 2 * 2;
@@ -181,7 +175,7 @@ void AddScales(StreamCursor& cursor, std::byte* packed) {
       if (at >= (block + 1) * kFrozenGroupRows) break;
       const int64_t row = at % kFrozenGroupRows;
       const float times = static_cast<float>(1 << (shift & ((1U << kFrozenShiftBits) - 1)));
-      const uint16_t scale = F32ToF16(F16ToF32(Load<uint16_t>(scales + 2 * row)) * times);
+      const uint16_t scale = F32ToF16(F16ToF32(LoadAs<uint16_t>(scales + 2 * row)) * times);
       std::memcpy(out + 2 * row, &scale, sizeof(scale));
     }
   }

@@ -4,7 +4,8 @@
 #include <sys/sysmacros.h>
 
 #include <cerrno>
-#include <system_error>
+
+#include "base/system_message.h"
 
 namespace thaw {
 
@@ -13,7 +14,7 @@ Result<std::string> DeviceOf(const std::string& path) {
   if (::stat(path.c_str(), &status) != 0) {
     const int error_number = errno;
     return Fail(error_number == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo, "{}: {}", path,
-                std::generic_category().message(error_number));
+                SystemMessage(error_number));
   }
   return fmt::format("{}:{}", major(status.st_dev), minor(status.st_dev));
 }

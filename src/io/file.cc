@@ -10,9 +10,9 @@
 #include <bit>
 #include <cerrno>
 #include <limits>
-#include <system_error>
 #include <utility>
 
+#include "base/system_message.h"
 #include "io/page_cache.h"
 
 namespace thaw {
@@ -27,10 +27,6 @@ constexpr uint32_t kMostBlockBytes = 64 << 10;
 // Where tiles must come through the page cache, they come at a third of the rate unless they are
 // read ahead; below this, what is read is a row of an embedding (32 KiB where 8192 floats are one).
 constexpr size_t kReadAheadBytes = 64 << 10;
-
-std::string SystemMessage(int error_number) {
-  return std::generic_category().message(error_number);
-}
 
 // What direct reads of the file behind `descriptor` must be multiples of; 0 when there are none.
 uint32_t DirectAlignment(int descriptor) {

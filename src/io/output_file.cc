@@ -7,19 +7,15 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "base/system_message.h"
 
 namespace thaw {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string SystemMessage(int error_number) {
-  return std::generic_category().message(error_number);
-}
 
 // Opens a file that did not exist before; its name goes to `temporary_path`. -1 and errno when
 // that fails.

@@ -7,8 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
 #include <vector>
+
+#include "base/system_message.h"
 
 namespace thaw {
 namespace {
@@ -63,8 +64,7 @@ std::optional<bool> IsCachedByMincore(int descriptor, uint64_t offset, uint64_t 
 Result<void> DropFromPageCache(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) {
-    return Fail(ErrorCode::kIo, "{}: cannot be opened: {}", path,
-                std::generic_category().message(errno));
+    return Fail(ErrorCode::kIo, "{}: cannot be opened: {}", path, SystemMessage(errno));
   }
   // Pages that are still to be written cannot be forgotten.
   int error_number = ::fsync(descriptor) == 0 ? 0 : errno;
@@ -72,7 +72,7 @@ Result<void> DropFromPageCache(const std::string& path) {
   ::close(descriptor);
   if (error_number != 0) {
     return Fail(ErrorCode::kIo, "{}: cannot be taken out of the page cache: {}", path,
-                std::generic_category().message(error_number));
+                SystemMessage(error_number));
   }
   return {};
 }

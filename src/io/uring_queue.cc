@@ -3,11 +3,11 @@
 #include <cerrno>
 #include <chrono>
 #include <deque>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/system_message.h"
 #include "io/direct_read.h"
 #include "io/read_queue.h"
 
@@ -147,8 +147,7 @@ Result<std::unique_ptr<ReadQueue>> CreateUringQueue(int depth) {
   int error = io_uring_queue_init(static_cast<unsigned>(depth), &ring, IORING_SETUP_COOP_TASKRUN);
   if (error == -EINVAL) error = io_uring_queue_init(static_cast<unsigned>(depth), &ring, 0);
   if (error != 0) {
-    return Fail(ErrorCode::kUnsupported, "io_uring cannot be used: {}",
-                std::generic_category().message(-error));
+    return Fail(ErrorCode::kUnsupported, "io_uring cannot be used: {}", SystemMessage(-error));
   }
   return std::make_unique<UringQueue>(ring, depth);
 }

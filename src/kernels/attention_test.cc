@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/load.h"
 #include "kernels/kernel_test_support.h"
 #include "tensor/half.h"
 
@@ -21,20 +22,14 @@ constexpr double kAttentionTolerance = 3e-6;
 // quotient on top.
 constexpr double kBlockError = 0.5 / 127 * (1 + 0x1p-9) * (1 + 0x1p-20);
 
-template <typename T>
-T Load(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
-
 // Number i of a stored row.
 float StoredNumber(const std::byte* row, int64_t i, KvType type) {
-  if (type == KvType::kF32) return Load<float>(row + 4 * i);
-  if (type == KvType::kF16) return F16ToF32(Load<uint16_t>(row + 2 * i));
-  if (type == KvType::kBF16) return BF16ToF32(Load<uint16_t>(row + 2 * i));
+  if (type == KvType::kF32) return LoadAs<float>(row + 4 * i);
+  if (type == KvType::kF16) return F16ToF32(LoadAs<uint16_t>(row + 2 * i));
+  if (type == KvType::kBF16) return BF16ToF32(LoadAs<uint16_t>(row + 2 * i));
   const std::byte* block = row + i / 32 * 34;
-  return BF16ToF32(Load<uint16_t>(block)) * static_cast<float>(Load<int8_t>(block + 2 + i % 32));
+  return BF16ToF32(LoadAs<uint16_t>(block)) *
+         static_cast<float>(LoadAs<int8_t>(block + 2 + i % 32));
 }
 
 // Number i of a key, read by the layout that attention.h describes.
@@ -42,8 +37,8 @@ float StoredKeyNumber(const std::byte* keys, int64_t position, int64_t i, int64_
   const int64_t lane = position % 16;
   if (type == KvType::kQ8_0) {
     const std::byte* block = keys + position / 16 * (n / 32 * 16 * 34) + i / 32 * (16 * 34);
-    return BF16ToF32(Load<uint16_t>(block + lane * 2)) *
-           static_cast<float>(Load<int8_t>(block + 32 + i % 32 * 16 + lane));
+    return BF16ToF32(LoadAs<uint16_t>(block + lane * 2)) *
+           static_cast<float>(LoadAs<int8_t>(block + 32 + i % 32 * 16 + lane));
   }
   return StoredNumber(keys, position / 16 * 16 * n + i * 16 + lane, type);
 }

@@ -1,21 +1,21 @@
 // Products of packed rows (tensor/packed_rows.h) with activations, over the vectors V of an
 // instruction set (*/lanes_*.h) and the formats of packed_formats.h and grid_formats.h. What V has
 // to have is what x86/lanes_avx512.h has; the constants:
-//
 //   kLanes          rows of a vector: 4, 8 or 16
 //   kSignedBytes    weights of 8 bits are multiplied as signed bytes; kSignedPanels: in a panel too
+//   kWidensBytes    numbers of 8 bits in a panel are multiplied as 16 bits (DotWidenedTile)
 //   kWidthsAlike    numbers of all widths are multiplied in the same way, without overflow
 //   kTakesLinesInTurn   a few tokens are multiplied with a line each before the next line
 //   kPairsLines     a panel's lines are kept in interleaved pairs (PairLines, LineOfPair)
 //   kPairsSums      whole sums of many tokens are scaled in pairs
 //   kScalesHalves   sums of products come as halves and are scaled as such (AddScaledDot)
 //   kScalesWords    AddScaled takes a scale as a word, not as its lower half
-//   k(Whole)TileTokens, kTileVectors, kDirectTokens, kMostBatches, kMostPlainTokens   see there
+//   k*TileTokens, kTileVectors, kDirectTokens, kMostBatches, kMostPlainTokens   see there
 //   AsksAhead(), kAheadBytes, kMostTokensInOrder   whether memory is to be asked for all weights,
 //       into the L1 cache, and how far ahead; for how many tokens lines are loaded in order (0016)
 //
-// A few tokens are multiplied directly (kernels/direct_products.h), many through a panel of
-// unpacked rows (kernels/panel_products.h).
+// A few tokens are multiplied directly (direct_products.h), many through a panel of unpacked rows
+// (panel_products.h).
 //
 // Either way one (row, token) goes through the same operations in the same order: the integer sums
 // of the steps that share a scale of the activations, each times the scale of the weights, then the
@@ -84,8 +84,9 @@ void MultiplyGroups(const std::byte* groups, int64_t n_groups, const Activations
         FillPanel<V, F, kZero>(group, k, begin, end, row, panel);
       },
       [&](int64_t begin, int64_t end, int64_t first_row, int64_t n_rows, UnpackedNext next) {
-        MultiplySegment<V, PanelKindOf<V, F>>(PanelSegment{panel, begin, end, kZero}, n_rows,
-                                              activations, out + first_row, out_stride, next);
+        MultiplySegment<V, PanelKindOf<V, F>>(PanelSegment{panel, begin, end, kZero, nullptr},
+                                              n_rows, activations, out + first_row, out_stride,
+                                              next);
       });
 }
 

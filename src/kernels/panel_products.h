@@ -73,6 +73,11 @@ inline constexpr int64_t kPanelBytes =
 
 static_assert(kPanelBytes <= kPackedScratchBytes);
 
+// Whether a panel's numbers are multiplied as 16 bits, with activations that are widened for every
+// tile.
+template <typename V, typename Kind>
+inline constexpr bool kIsWidened = Kind::kBits == 8 && V::kWidensBytes;
+
 // `kPanelZero`: what the panel's numbers are too large by; with 0 they are signed bytes.
 template <typename V, typename F, int kPanelZero, int phase>
 [[gnu::always_inline]] inline void UnpackStep(const BlockPlace& place, int chunk,
@@ -83,6 +88,10 @@ template <typename V, typename F, int kPanelZero, int phase>
   if constexpr (V::kPairsLines) {
 #pragma GCC unroll 4
     for (int j = 0; j < 8; j += 2) V::PairLines(w[j], w[j + 1]);
+  }
+  if constexpr (kIsWidened<V, F>) {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) w[j] = V::PairBytes(w[j]);
   }
   std::byte* to = lines + (chunk * F::kPhases + phase) * 8 * kPanelLineBytes;
 #pragma GCC unroll 8
@@ -160,6 +169,12 @@ struct PanelSegment {
   int64_t begin;  // elements of the row
   int64_t end;
   int zero;  // what the panel's numbers are too large by
+
+  // kIsWidened: the activations of the tile's tokens, of the segment alone, kWidenedStride apart.
+  const int16_t* widened;
+
+  // Not a multiple of 4 KiB, at which loads of different tokens would meet in the nearest cache.
+  static constexpr int64_t kWidenedStride = kSegment + 32;
 };
 
 // The packed bytes that are unpacked next, asked for while the present panel is multiplied: a share
@@ -253,7 +268,7 @@ template <typename V>
 }
 
 // The words with element `index` of the vector of rows from `row` on.
-template <typename V>
+template <typename V, typename Kind>
 [[gnu::always_inline]] inline typename V::Ints PanelWords(const std::byte* line, int64_t row,
                                                           int64_t index) {
   const typename V::Ints words = V::Load(line + 4 * row);
@@ -261,6 +276,7 @@ template <typename V>
     const typename V::Ints second = V::Load(line + kPanelLineBytes + 4 * row);
     return V::LineOfPair(words, second, static_cast<int>(index / 4 % 2));
   }
+  if constexpr (kIsWidened<V, Kind>) return V::UnpairBytes(words);
   return words;
 }
 
@@ -288,8 +304,9 @@ struct WeightsOfPanel {
 
   // For the vector of rows from `row` on.
   [[gnu::always_inline]] inline typename V::Floats operator()(uint32_t index, int64_t row) const {
-    const typename V::Floats numbers = NumbersAt<V, Kind::kBits>(
-        PanelWords<V>(PanelLine<V>(panel, index), row, index), index % 4, V::Broadcast(-zero));
+    const typename V::Floats numbers =
+        NumbersAt<V, Kind::kBits>(PanelWords<V, Kind>(PanelLine<V>(panel, index), row, index),
+                                  index % 4, V::Broadcast(-zero));
     const int64_t at = int64_t{index / Kind::kGroup} * kPanelRows + row;
     Term<V> term{V::LoadFloats(panel.scales + at), V::Zero()};
     if constexpr (Kind::kHasOffsets) term.offset = V::LoadFloats(panel.offsets + at);
@@ -351,6 +368,7 @@ template <typename V, typename Kind, int kVectors, int kTokens>
                                                  typename V::Ints (&whole)[kVectors][kTokens]) {
   constexpr int kGroup = Kind::kGroup;
   constexpr int64_t kGroupBytes = kGroup / 4 * kPanelLineBytes;
+  static_assert(!kIsWidened<V, Kind>);
   typename V::Ints sums[kVectors][kTokens];
   const auto add_products = [&](int64_t group) {
     V::template DotTile<Kind::kBits, kGroup / 4, kVectors, kTokens>(
@@ -564,8 +582,14 @@ template <typename V, typename Kind, int kVectors, int kTokens>
 #pragma GCC unroll 4
         for (int r = 0; r < kVectors; ++r) sums[r][t] = first;
       }
-      V::template DotTile<Kind::kBits, kGroup / 4, kVectors, kTokens>(
-          lines, kPanelLineBytes, rows.quants + kGroup * group, rows.quant_stride, sums);
+      if constexpr (kIsWidened<V, Kind>) {
+        V::template DotWidenedTile<kGroup / 4, kVectors, kTokens>(
+            lines, kPanelLineBytes, segment.widened + (kGroup * group - segment.begin),
+            PanelSegment::kWidenedStride, sums);
+      } else {
+        V::template DotTile<Kind::kBits, kGroup / 4, kVectors, kTokens>(
+            lines, kPanelLineBytes, rows.quants + kGroup * group, rows.quant_stride, sums);
+      }
 #pragma GCC unroll 4
       for (int r = 0; r < kVectors; ++r) {
         const Floats scale = V::LoadFloats(scales + r * V::kLanes);
@@ -624,19 +648,32 @@ template <typename V, typename Kind, int kVectors, int kTokens>
 
 // Tokens of a tile.
 template <typename V, typename Kind>
-inline constexpr int kTokensOfTile = IsWhole<Kind> ? V::kWholeTileTokens : V::kTileTokens;
+inline constexpr int kTokensOfTile = [] {
+  if constexpr (IsWhole<Kind>) return V::kWholeTileTokens;
+  if constexpr (kIsWidened<V, Kind>) return V::kWidenedTileTokens;
+  return V::kTileTokens;
+}();
 
 template <typename V, typename Kind>
-void MultiplySegment(const PanelSegment& segment, int64_t n_rows, const Activations& activations,
+void MultiplySegment(PanelSegment segment, int64_t n_rows, const Activations& activations,
                      float* out, int64_t out_stride, UnpackedNext next) {
   constexpr int kTokens = kTokensOfTile<V, Kind>;
   constexpr int kVectors = V::kTileVectors;
+  constexpr int64_t kStride = PanelSegment::kWidenedStride;
+  alignas(64) int16_t widened[kIsWidened<V, Kind> ? kTokens * kStride : 1];
+  segment.widened = widened;
   for (int64_t token = 0; token < activations.n_tokens; token += kTokens) {
     // The last tile reaches back over tokens that are done.
     const int64_t last = activations.n_tokens - kTokens;
     const int64_t first = token < last ? token : last;
     const auto skip = static_cast<int>(token - first);
     const TokenRows rows(activations, first);
+    if constexpr (kIsWidened<V, Kind>) {
+      for (int t = 0; t < kTokens; ++t) {
+        V::WidenBytes(rows.quants + t * rows.quant_stride + segment.begin,
+                      segment.end - segment.begin, widened + t * kStride);
+      }
+    }
     float* of_tile = out + first * out_stride;
     int64_t row = 0;
     for (; row + kVectors * V::kLanes <= n_rows; row += kVectors * V::kLanes) {

@@ -5,12 +5,15 @@
 //   Zero, Set, Load, Store            at any alignment
 //   LoadFirst(p, n)                   n < kLanes numbers, the other lanes 0; nothing behind is read
 //   StoreFirst(p, v, n)               the first n < kLanes lanes; nothing behind is written
-//   KeepFirst(n, v, other)            the first n lanes of v, all from kLanes on, and the rest of
-//   other Add, Sub, Mul, Div, Negate, Abs, Round (half to even) Fma(a, b, c), Fms, Fnma           a
-//   b + c, a b - c and c - a b, in one rounding Min(a, b), Max(a, b)              NaN where b is
-//   NaN WherePositive(x, a, b)            a where x > 0, else b Scale(x, n)                       x
-//   2^n for whole numbers n, where that is a normal number SumOfLanes, LargestLane           the
-//   sum of halves, then of quarters, and so on SquareRoot                        of a float
+//   KeepFirst(n, v, other)            the first n lanes of v, all from kLanes on, others of `other`
+//   Add, Sub, Mul, Div, Negate, Abs   of lanes
+//   Round                             to whole numbers, half to even
+//   Fma(a, b, c), Fms, Fnma           a b + c, a b - c and c - a b, in one rounding
+//   Min(a, b), Max(a, b)              NaN where b is NaN
+//   WherePositive(x, a, b)            a where x > 0, else b
+//   Scale(x, n)                       x 2^n for whole numbers n, where that is a normal number
+//   SumOfLanes, LargestLane           halves are added first, then quarters, and so on
+//   SquareRoot                        of a float
 //   LoadPairs(p, first, second)       p[2i] and p[2i + 1]; StorePairs the same
 //   LoadF16, LoadBF16, StoreF16       numbers of 16 bits, at any alignment
 //

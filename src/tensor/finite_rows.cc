@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <span>
 
+#include "base/load.h"
 #include "tensor/blocks.h"
 
 namespace thaw {
@@ -14,19 +14,12 @@ constexpr uint32_t kHalfExponent = 0x7c00;
 constexpr uint32_t kBF16Exponent = 0x7f80;
 constexpr uint32_t kFloatExponent = 0x7f800000;
 
-template <typename T>
-T Load(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
-
 // Without a branch for each, so that a compiler's vectors can look at many.
 template <typename T>
 bool AllFinite(const std::byte* numbers, int64_t n, uint32_t exponent) {
   int found = 0;
   for (int64_t i = 0; i < n; ++i) {
-    found |= (Load<T>(numbers + i * int64_t{sizeof(T)}) & exponent) == exponent;
+    found |= (LoadAs<T>(numbers + i * int64_t{sizeof(T)}) & exponent) == exponent;
   }
   return found == 0;
 }
@@ -64,7 +57,7 @@ bool IsFiniteHalf(uint32_t half) { return (half & kHalfExponent) != kHalfExponen
 
 // Its scale is put together from the upper nibbles of four numbers.
 bool IsFiniteIQ1_M(const std::byte* bytes) {
-  const auto block = Load<BlockIQ1_M>(bytes);
+  const auto block = LoadAs<BlockIQ1_M>(bytes);
   uint32_t d = 0;
   for (int i = 0; i < 4; ++i) d |= static_cast<uint32_t>(block.scales[i] >> 12) << (4 * i);
   return IsFiniteHalf(d);
@@ -86,7 +79,7 @@ bool IsFiniteRow(ElementType type, int64_t k, const std::byte* row) {
   if (places == kScales.end()) return true;
   for (int64_t at = 0; at < bytes; at += info.block_bytes) {
     for (const int16_t offset : places->offsets) {
-      if (offset >= 0 && !IsFiniteHalf(Load<uint16_t>(row + at + offset))) return false;
+      if (offset >= 0 && !IsFiniteHalf(LoadAs<uint16_t>(row + at + offset))) return false;
     }
   }
   return true;

@@ -24,6 +24,7 @@ struct Lanes4 {
   static constexpr int kLanes = 4;
   static constexpr bool kSignedBytes = true;
   static constexpr bool kSignedPanels = true;
+  static constexpr bool kWidensBytes = false;
   static constexpr bool kWidthsAlike = true;
   static constexpr bool kTakesLinesInTurn = false;
   static constexpr bool kPairsLines = false;

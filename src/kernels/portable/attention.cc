@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numbers>
 
+#include "base/load.h"
 #include "kernels/portable/int8_block.h"
 #include "kernels/portable/portable.h"
 #include "tensor/half.h"
@@ -20,17 +21,10 @@ constexpr float kSmallestAmax = 0x1p-119f;
 
 constexpr uint16_t kBF16NaN = 0x7fc0;
 
-template <typename T>
-T Load(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
-
 // Number i of a float type.
 float LoadFloat(const std::byte* from, int64_t i, KvType type) {
-  if (type == KvType::kF32) return Load<float>(from + i * 4);
-  const auto bits = Load<uint16_t>(from + i * 2);
+  if (type == KvType::kF32) return LoadAs<float>(from + i * 4);
+  const auto bits = LoadAs<uint16_t>(from + i * 2);
   return type == KvType::kF16 ? F16ToF32(bits) : BF16ToF32(bits);
 }
 
@@ -38,8 +32,8 @@ float LoadFloat(const std::byte* from, int64_t i, KvType type) {
 float LoadValue(const std::byte* row, int64_t i, KvType type) {
   if (type != KvType::kQ8_0) return LoadFloat(row, i, type);
   const std::byte* block = row + i / kKvBlock * kKvBlockBytes;
-  const auto quant = Load<int8_t>(block + 2 + i % kKvBlock);
-  return BF16ToF32(Load<uint16_t>(block)) * static_cast<float>(quant);
+  const auto quant = LoadAs<int8_t>(block + 2 + i % kKvBlock);
+  return BF16ToF32(LoadAs<uint16_t>(block)) * static_cast<float>(quant);
 }
 
 // Number i of the key at a place.
@@ -48,8 +42,8 @@ float LoadKey(const AttentionArguments& a, int64_t place, int64_t i) {
   const std::byte* unit = a.k + (place - lane) * KvRowBytes(a.kv_type, a.head_dim);
   if (a.kv_type != KvType::kQ8_0) return LoadFloat(unit, i * kKeyUnit + lane, a.kv_type);
   const std::byte* blocks = unit + i / kKvBlock * kKvBlockBytes * kKeyUnit;
-  const auto quant = Load<int8_t>(blocks + (2 + i % kKvBlock) * kKeyUnit + lane);
-  return BF16ToF32(Load<uint16_t>(blocks + lane * 2)) * static_cast<float>(quant);
+  const auto quant = LoadAs<int8_t>(blocks + (2 + i % kKvBlock) * kKeyUnit + lane);
+  return BF16ToF32(LoadAs<uint16_t>(blocks + lane * 2)) * static_cast<float>(quant);
 }
 
 // Scores below this have the weight of this, the smallest that is a normal number.

@@ -23,7 +23,8 @@ struct Lanes8 {
 
   static constexpr int kLanes = 8;
   static constexpr bool kSignedBytes = true;
-  static constexpr bool kSignedPanels = false;
+  static constexpr bool kSignedPanels = true;
+  static constexpr bool kWidensBytes = true;
   static constexpr bool kWidthsAlike = false;
   static constexpr bool kTakesLinesInTurn = false;
   static constexpr bool kPairsLines = false;
@@ -31,8 +32,9 @@ struct Lanes8 {
   static constexpr bool kScalesHalves = true;
   static constexpr bool kScalesWords = false;
   // Eight sums of 16-bit integers, two vectors of weights, one of activations and what is in flight
-  // fill the 16 registers; the sums of floats lie in memory.
+  // fill the 16 registers; the sums of floats lie in memory. Of widened bytes, ten sums of 32 bits.
   static constexpr int kTileTokens = 4;
+  static constexpr int kWidenedTileTokens = 5;
   static constexpr int kWholeTileTokens = 4;
   static constexpr int kTileVectors = 2;
   static constexpr int kDirectTokens = 4;
@@ -241,19 +243,11 @@ struct Lanes8 {
   }
 
   // The same for kVectors vectors of rows and kTokens tokens. `w` holds line after line, `a` the
-  // activations of token after token, token_bytes apart. Weights of 8 bits are unsigned.
+  // activations of token after token, token_bytes apart.
   template <int kBits, int n, int kVectors, int kTokens>
   THAW_INLINE void DotTile(const std::byte* w, int64_t line_bytes, const int8_t* a,
                            int64_t token_bytes, Ints (&sums)[kVectors][kTokens]) {
-    if constexpr (kBits == 8) {
-#pragma GCC unroll 2
-      for (int r = 0; r < kVectors; ++r) {
-        DotBytes<n>(w + r * 32, line_bytes, a, token_bytes, sums[r]);
-        // Or the activations of the first vector would be kept in memory for the second.
-        asm("" : "+r"(a));
-      }
-      return;
-    }
+    static_assert(kBits < 8);
     constexpr int kRun = kLinesInHalf<kBits> < n ? kLinesInHalf<kBits> : n;
 #pragma GCC unroll 8
     for (int first = 0; first < n; first += kRun) {
@@ -285,36 +279,53 @@ struct Lanes8 {
     }
   }
 
-  // Of one vector of rows. The low and the high four bits of the weights are multiplied apart: the
-  // sums of their products fit 16 bits for eight lines, those of whole bytes not even for one.
-  template <int n, int kTokens>
-  THAW_INLINE void DotBytes(const std::byte* w, int64_t line_bytes, const int8_t* a,
-                            int64_t token_bytes, Ints (&sums)[kTokens]) {
-    static_assert(n <= kLinesInHalf<4>);
-    Ints low_halves[kTokens];
-    Ints high_halves[kTokens];
+  // A line with the lower halves of its eight words first, bytes 0 and 1 of every row, and the
+  // upper ones behind; and back.
+  THAW_INLINE Ints PairBytes(Ints x) {
+    const __m128i order = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(x, _mm256_broadcastsi128_si256(order)),
+                                    0xd8);
+  }
+  THAW_INLINE Ints UnpairBytes(Ints x) {
+    const __m128i order = _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
+    return _mm256_shuffle_epi8(_mm256_permute4x64_epi64(x, 0xd8),
+                               _mm256_broadcastsi128_si256(order));
+  }
+
+  // n bytes, a multiple of 32, as numbers of 16 bits.
+  THAW_INLINE void WidenBytes(const int8_t* from, int64_t n, int16_t* to) {
+    for (int64_t i = 0; i < n; i += 16) {
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), _mm256_cvtepi8_epi16(bytes));
+    }
+  }
+
+  // DotTile of signed bytes, in lines as PairBytes gives them, with activations of 16 bits,
+  // `stride` numbers from token to token: products of two fit 32 bits as they come, where sums of
+  // two products of bytes do not fit 16.
+  template <int n, int kVectors, int kTokens>
+  THAW_INLINE void DotWidenedTile(const std::byte* w, int64_t line_bytes, const int16_t* a,
+                                  int64_t stride, Ints (&sums)[kVectors][kTokens]) {
+#pragma GCC unroll 16
+    for (int pair = 0; pair < 2 * n; ++pair) {
+      Ints line[kVectors];
+#pragma GCC unroll 2
+      for (int r = 0; r < kVectors; ++r) {
+        const std::byte* at = w + pair / 2 * line_bytes + r * 32 + pair % 2 * 16;
+        line[r] = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+      }
 #pragma GCC unroll 8
-    for (int j = 0; j < n; ++j) {
-      const Ints line = Load(w + j * line_bytes);
-      const Ints low = And(line, BroadcastByte(15));
-      const Ints high = And(ShiftRight<4>(line), BroadcastByte(15));
-#pragma GCC unroll 4
       for (int t = 0; t < kTokens; ++t) {
-        const Ints broadcast = BroadcastFour(a + t * token_bytes + 4 * j);
-        const Ints low_products = _mm256_maddubs_epi16(low, broadcast);
-        const Ints high_products = _mm256_maddubs_epi16(high, broadcast);
-        if (j == 0) {
-          low_halves[t] = low_products;
-          high_halves[t] = high_products;
-        } else {
-          AddHalves(low_halves[t], low_products);
-          AddHalves(high_halves[t], high_products);
+        int32_t both;
+        std::memcpy(&both, a + t * stride + 2 * pair, sizeof(both));
+        const Ints broadcast = _mm256_set1_epi32(both);
+#pragma GCC unroll 2
+        for (int r = 0; r < kVectors; ++r) {
+          sums[r][t] = AddHalfProducts(sums[r][t], line[r], broadcast);
+          // As in AddHalves.
+          asm("" : "+x"(sums[r][t]));
         }
       }
-    }
-#pragma GCC unroll 4
-    for (int t = 0; t < kTokens; ++t) {
-      sums[t] = AddPairs<16>(AddPairs(sums[t], low_halves[t]), high_halves[t]);
     }
   }
 };

@@ -17,6 +17,7 @@ struct VnniLanes : V {
   // Weights of 8 bits are multiplied as unsigned numbers; no sum overflows.
   static constexpr bool kSignedBytes = false;
   static constexpr bool kSignedPanels = false;
+  static constexpr bool kWidensBytes = false;
   static constexpr bool kWidthsAlike = true;
   static constexpr bool kTakesLinesInTurn = true;
 
