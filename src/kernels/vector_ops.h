@@ -109,7 +109,7 @@ class VectorOps {
     V::StoreFirst(out + i, compute(load, i), n - i);
   }
 
-  // The sum of (x[i] - center)^2, or of x[i]; so many vectors that the latency of fma is hidden.
+  // The sum of (x[i] - center)^2, or of x[i], by 32 chains.
   template <bool kSquares>
   static float SumAround(const float* x, int64_t n, float center) {
     constexpr int kVectors = 32 / kLanes;
