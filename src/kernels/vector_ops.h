@@ -1,6 +1,6 @@
 // The element-wise entries of KernelTable, of the same names, for vectors V (kernels/vector_math.h)
-// of any width. Sums are made of 32 chains and halved in the same order whatever the width, so that
-// all widths give the same bits.
+// of any width. Sums are made of 32 chains, which are added in the same order whatever the width,
+// so that all widths give the same bits.
 //
 // In an anonymous namespace, for the reason given in packed_formats.h.
 #pragma once
@@ -131,12 +131,18 @@ class VectorOps {
       const Type rest = V::Sub(LoadUpTo<V>(x + i, n - i), centers);
       add(V::KeepFirst(n - i, rest, V::Zero()), sums[j]);
     }
-#pragma GCC unroll 4
-    for (int width = kVectors / 2; width > 0; width /= 2) {
-#pragma GCC unroll 4
-      for (int j = 0; j < width; ++j) sums[j] = V::Add(sums[j], sums[j + width]);
-    }
-    return V::SumOfLanes(sums[0]);
+    float chains[32];
+#pragma GCC unroll 8
+    for (int j = 0; j < kVectors; ++j) V::Store(chains + j * kLanes, sums[j]);
+    return SumOfChains(chains);
+  }
+
+  static float SumOfChains(const float (&x)[32]) {
+    float eights[8];
+    for (int i = 0; i < 8; ++i) eights[i] = (x[i] + x[i + 8]) + (x[i + 16] + x[i + 24]);
+    float fours[4];
+    for (int i = 0; i < 4; ++i) fours[i] = eights[i] + eights[i + 4];
+    return (fours[0] + fours[2]) + (fours[1] + fours[3]);
   }
 
   // x / (1 + e^-y)
