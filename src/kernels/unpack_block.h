@@ -7,26 +7,19 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
+#include "base/load.h"
 #include "kernels/unpack.h"
 
 namespace thaw {
-
-template <typename Block>
-Block CopyBlock(const std::byte* bytes) {
-  Block block;
-  std::memcpy(&block, bytes, sizeof(Block));
-  return block;
-}
 
 // A RowUnpacker's function for types without offsets. kUnpackBlock writes Block::kElements quants
 // and Block::kElements / 16 scales.
 template <typename Block, void (*kUnpackBlock)(const Block&, int8_t* quants, float* scales)>
 void UnpackRow(const std::byte* row, int64_t k, int8_t* quants, float* scales, float* /*offsets*/) {
   for (int64_t i = 0; i < k; i += Block::kElements, row += sizeof(Block)) {
-    kUnpackBlock(CopyBlock<Block>(row), quants + i, scales + i / kUnpackGroup);
+    kUnpackBlock(LoadAs<Block>(row), quants + i, scales + i / kUnpackGroup);
   }
 }
 
@@ -37,7 +30,7 @@ void UnpackRowWithOffsets(const std::byte* row, int64_t k, int8_t* quants, float
                           float* offsets) {
   for (int64_t i = 0; i < k; i += Block::kElements, row += sizeof(Block)) {
     const int64_t group = i / kUnpackGroup;
-    kUnpackBlock(CopyBlock<Block>(row), quants + i, scales + group, offsets + group);
+    kUnpackBlock(LoadAs<Block>(row), quants + i, scales + group, offsets + group);
   }
 }
 

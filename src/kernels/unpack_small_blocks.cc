@@ -1,4 +1,5 @@
 #include <array>
+#include <cstring>
 
 #include "kernels/codebooks.h"
 #include "kernels/unpack_block.h"

@@ -182,10 +182,9 @@ struct Lanes8 {
     asm("" : "+x"(sum));
   }
 
-  // sum + times * the sums of neighbouring halves.
-  template <int times = 1>
+  // sum + the sums of neighbouring halves.
   THAW_INLINE Ints AddPairs(Ints sum, Ints halves) {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(halves, _mm256_set1_epi16(times)));
+    return AddHalfProducts(sum, halves, _mm256_set1_epi16(1));
   }
 
   // sum + the products of both halves of the words.
