@@ -44,7 +44,7 @@ program:
 
 # Prerequisites run in this order, one at a time: .NOTPARALLEL below.
 demo: setup program model
-	build/release/thaw run "$(MODEL)" -p "What is the capital of France?" --temp 0
+	build/release/thaw run "$(MODEL)" -p "What is the capital of Japan?" --temp 0
 
 test: setup build model .venv/requirements-installed
 	ctest --preset release --parallel $(JOBS)

@@ -247,7 +247,7 @@ void AddRun(CLI::App& app, RunOptions& options) {
       "--messages or standard input; one newline at the end of a file or of standard input is\n"
       "no part of it. The answer goes to stdout as it comes, with a newline at its end; one line\n"
       "of statistics goes to stderr.",
-      "thaw run model.gguf -p \"What is the capital of France?\"");
+      "thaw run model.gguf -p \"What is the capital of Japan?\"");
   AddModel(*command, options.model.path);
   AddText(*command, options.prompt);
   CLI::Option* messages =
@@ -610,7 +610,7 @@ std::variant<CommandOptions, EarlyExit> ParseCommandLine(
   app.footer(
       "Results go to stdout, everything else to stderr. Exit status: 0 done, 1 failed, 2 "
       "wrong usage,\n130 interrupted.\n\nExample:\n  thaw run model.gguf -p \"What is the "
-      "capital of France?\"");
+      "capital of Japan?\"");
   AllOptions all;
   AddRun(app, all.run);
   AddChat(app, all.chat);
