@@ -36,12 +36,11 @@ template <typename V, typename F, int phase, int kCacheHint>
   constexpr int64_t kBegin = kChunkLines * phase / F::kPhases;
   constexpr int64_t kEnd = kChunkLines * (phase + 1) / F::kPhases;
   const std::byte* ahead = place.body + V::kAheadBytes + 64 * kChunkLines * chunk;
-  // Where a vector holds but a part of the rows, each part asks for its share.
-  constexpr int64_t kParts = kGroupRows / V::kLanes;
-  const int64_t part = place.lane / V::kLanes;
+  // Where a vector holds but a part of the rows, the first one asks for all.
+  if (place.lane != 0) return;
 #pragma GCC unroll 16
-  for (int64_t line = kBegin; line < kEnd; line += kParts) {
-    if (line + part < kEnd) __builtin_prefetch(ahead + 64 * (line + part), 0, kCacheHint);
+  for (int64_t line = kBegin; line < kEnd; ++line) {
+    __builtin_prefetch(ahead + 64 * line, 0, kCacheHint);
   }
 }
 
@@ -81,7 +80,7 @@ template <typename V, typename F, int kTokens, int phase>
 [[gnu::always_inline]] inline void AskAhead(const BlockPlace& place, int chunk) {
   if (V::AsksAhead()) {
     AskForLinesOfStep<V, F, phase, kIntoL1>(place, chunk);
-  } else if constexpr (kTokens > 1 || kIsLost<V, F>) {
+  } else if (kTokens > 1 || kIsLost<V, F> || V::AsksAheadIntoL2()) {
     AskForLinesOfStep<V, F, phase, kIntoL2>(place, chunk);
   } else if (kReadsLinesOnce<V, F> && chunk == 0 && phase == 0) {
     AskForPage(place);

@@ -44,6 +44,7 @@ struct Lanes4 {
   static constexpr int64_t kAheadBytes = 8 << 10;
   static constexpr int kMostTokensInOrder = 0;
   static constexpr bool AsksAhead() { return false; }
+  static constexpr bool AsksAheadIntoL2() { return false; }
 
   THAW_INLINE Ints Load(const std::byte* p) {
     return vreinterpretq_s32_u8(vld1q_u8(reinterpret_cast<const uint8_t*>(p)));

@@ -10,5 +10,6 @@ constexpr int kFamilyOfZen5 = 0x1a;
 }  // namespace
 
 const bool kAsksAhead = HostCpu().is_intel || HostCpu().amd_family >= kFamilyOfZen5;
+const bool kAsksAheadIntoL2 = !kAsksAhead && !HostCpu().avx512f;
 
 }  // namespace thaw::x86

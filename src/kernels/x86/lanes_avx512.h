@@ -41,6 +41,7 @@ struct Vectors16 {
   static constexpr int64_t kAheadBytes = 6 << 10;
   static constexpr int kMostTokensInOrder = kDirectTokens;
   THAW_INLINE bool AsksAhead() { return x86::kAsksAhead; }
+  static constexpr bool AsksAheadIntoL2() { return false; }
 
   THAW_INLINE Ints Load(const std::byte* p) { return _mm512_loadu_si512(p); }
   THAW_INLINE void Store(Ints x, std::byte* p) { _mm512_storeu_si512(p, x); }
