@@ -73,9 +73,9 @@ inline constexpr bool kIsLost = F::kPrefetches && !(kReadsLinesOnce<V, F> && F::
   __builtin_prefetch(page + 64, 0, kIntoL2);
 }
 
-// Asks for memory ahead of the weights, where that is faster. Elsewhere several tokens of every
-// format need it still: their work leaves loads fewer places to run ahead; and so do the blocks
-// that lose the hardware's own prefetching. Where it follows, it is shown the next page.
+// Asks for memory ahead of the weights, where the machine is faster so. Elsewhere several tokens of
+// every format need it still: their work leaves loads fewer places to run ahead; and so do the
+// blocks that lose the hardware's own prefetching. Where it follows, it is shown the next page.
 template <typename V, typename F, int kTokens, int phase>
 [[gnu::always_inline]] inline void AskAhead(const BlockPlace& place, int chunk) {
   if (V::AsksAhead()) {

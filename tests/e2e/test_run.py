@@ -7,7 +7,8 @@ import pytest
 
 from program import TIMEOUT_S, finish
 
-JAPAN = "What is the capital of Japan?"
+JAPAN = "What is the capital of Japan?"  # all kernels agree: no word of the answer is a near tie
+TOKYO = "The capital of Japan is Tokyo.\n"
 FRUITS = "List three fruits."
 
 
@@ -18,7 +19,7 @@ def greedy(thaw, model, *arguments, **options):
 def test_a_question_is_answered_in_one_line(thaw, model):
     outcome = thaw.run("run", model, "-p", JAPAN, "--temp", "0", "-n", "16")
     assert outcome.status == 0
-    assert outcome.out == "The capital of Japan is Tokyo.\n"
+    assert outcome.out == TOKYO
     assert outcome.err.count("\n") == 1, "one line of statistics"
     assert outcome.err.startswith("prompt 37 tokens ")
 
@@ -26,7 +27,7 @@ def test_a_question_is_answered_in_one_line(thaw, model):
 def test_the_answer_is_the_same_with_all_kernels(thaw, model):
     for kernels in json.loads(thaw.results("doctor", "--json"))["kernels_available"]:
         answer = greedy(thaw, model, "-p", JAPAN, "-n", "16", "--kernels", kernels)
-        assert answer == "The capital of Japan is Tokyo.\n", kernels
+        assert answer == TOKYO, kernels
 
 
 def test_the_prompt_comes_from_everywhere(thaw, model, tmp_path):
