@@ -45,22 +45,21 @@ template <typename V, typename F, int phase, int kCacheHint>
 }
 
 // Whether a vector holds all rows of a group and lines are loaded as they are, so that a block is
-// read once, one line after the other. Smaller vectors come back to a block for the other rows.
+// read one line after the other, whatever the number of tokens.
 template <typename V, typename F>
-inline constexpr bool kReadsLinesOnce = V::kLanes == kGroupRows && !HasGrid<F>;
+inline constexpr bool kLoadsWholeLines = V::kLanes == kGroupRows && !HasGrid<F>;
 
-// Whether lines are loaded in the order of memory, to which the compiler is kept. Small vectors
-// gain by it where it keeps the registers of unrolled chunks few, in formats of narrow numbers
-// (0016).
+// Whether lines are loaded in the order of memory, to which the compiler is kept. Smaller vectors
+// gain by it in formats of narrow numbers only (0016).
 template <typename V, typename F, int kTokens>
 inline constexpr bool kIsLoadedInOrder =
     kTokens <= V::kMostTokensInOrder && !HasGrid<F> &&
-    (kReadsLinesOnce<V, F> || (F::kChunks > 1 && F::kBits <= 5));
+    (kLoadsWholeLines<V, F> || (F::kChunks > 1 && F::kBits <= 4));
 
 // Whether the hardware does not follow a format's lines by itself: where it loses them
 // (kPrefetches), but for blocks that are read once, in order and with little arithmetic to a line.
 template <typename V, typename F>
-inline constexpr bool kIsLost = F::kPrefetches && !(kReadsLinesOnce<V, F> && F::kBits >= 4);
+inline constexpr bool kIsLost = F::kPrefetches && !(kLoadsWholeLines<V, F> && F::kBits >= 4);
 
 // Asks for the first lines of a page further on: the hardware follows lines within a page of 4 KiB
 // and begins anew with the next (docs/decisions/0016-memory-ahead.md).
@@ -82,7 +81,7 @@ template <typename V, typename F, int kTokens, int phase>
     AskForLinesOfStep<V, F, phase, kIntoL1>(place, chunk);
   } else if (kTokens > 1 || kIsLost<V, F> || V::AsksAheadIntoL2()) {
     AskForLinesOfStep<V, F, phase, kIntoL2>(place, chunk);
-  } else if (kReadsLinesOnce<V, F> && chunk == 0 && phase == 0) {
+  } else if (kLoadsWholeLines<V, F> && chunk == 0 && phase == 0) {
     AskForPage(place);
   }
 }
@@ -264,8 +263,9 @@ template <typename V, typename F>
   return WeightOf<V, F>(term, V::ToFloats(numbers));
 }
 
-// Lines that memory brings while an outlier is added.
-inline constexpr int kLinesOfOutlier = 4;
+// Lines that memory brings while an outlier is added to a vector, or to all parts of the rows.
+template <typename V>
+inline constexpr int kLinesOfOutlier = V::kLanes / 4;
 
 // Adds what outliers contribute to one token. Where it is the only one, memory from `next` on is
 // asked for meanwhile; steps of several tokens ask by themselves.
@@ -274,9 +274,9 @@ template <typename V, typename F, int kTokens>
                                                  OutlierSpan outliers, const std::byte* next,
                                                  typename V::Floats total) {
   for (const Outlier* outlier = outliers.begin; outlier != outliers.end; ++outlier) {
-    if constexpr (kReadsLinesOnce<V, F> && kTokens == 1) {
+    if (kTokens == 1 && (kLoadsWholeLines<V, F> || (V::AsksAheadIntoL2() && lane == 0))) {
 #pragma GCC unroll 4
-      for (int i = 0; i < kLinesOfOutlier; ++i, next += 64) __builtin_prefetch(next, 0, kIntoL2);
+      for (int i = 0; i < kLinesOfOutlier<V>; ++i, next += 64) __builtin_prefetch(next, 0, kIntoL2);
     }
     const auto index = static_cast<uint32_t>(outlier->index);
     const typename V::Floats weights =
@@ -286,18 +286,57 @@ template <typename V, typename F, int kTokens>
   return total;
 }
 
-template <typename V, typename F, int kTokens>
-[[gnu::always_inline]] inline void MultiplyBlock(BlockPlace place, const TokenRows& rows,
+// Adds the sums of a block in whole numbers to the totals.
+template <typename V, IsWhole F, int kTokens>
+[[gnu::always_inline]] inline void EndBlock(const BlockPlace& place, const TokenRows& rows,
+                                            int64_t first_step, DirectSums<V, F, kTokens>& sums) {
+  const Term<V> of_block = F::template BlockTermOf<V>(place);
+  constexpr int kPairs = kPairsOfWide<F>;
+  typename V::Ints minima[kPairs];
+  if constexpr (F::kHasOffsets) {
+#pragma GCC unroll 8
+    for (int pair = 0; pair < kPairs; ++pair) minima[pair] = MinimaOf<V, F>(place, pair);
+  }
+  if constexpr (kScalesHalvesOf<V, F> && F::kZero != 0) {
+    typename V::Ints scales[kPairs];
+#pragma GCC unroll 8
+    for (int pair = 0; pair < kPairs; ++pair) {
+      scales[pair] = ScalesOf<V, F>(place, 2 * pair, 2 * pair + 1);
+    }
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
+      const auto too_much = SumOfPairs<V, F>(scales, rows, t, first_step);
+      sums.unscaled[t] =
+          V::Subtract(sums.unscaled[t], V::template ShiftLeft<Log2(F::kZero)>(too_much));
+    }
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    sums.total[t] =
+        AddBlock<V, F>(sums.total[t], sums.unscaled[t], of_block, minima, rows, t, first_step);
+    sums.Clear(t);
+  }
+}
+
+// Parts of the rows of a block, from that at `first` on, with a sum of their own each. They take
+// turns step by step.
+template <typename V, typename F, int kTokens, int... kParts>
+[[gnu::always_inline]] inline void MultiplyBlock(const BlockPlace& first, const TokenRows& rows,
                                                  int64_t first_step,
-                                                 DirectSums<V, F, kTokens>& sums) {
-  const DirectTerms<V, F, kTokens> terms(place);
-  // Inlined early, by attributes: GCC 12 would keep `place` and `sums` in memory.
+                                                 DirectSums<V, F, kTokens>* sums,
+                                                 std::integer_sequence<int, kParts...> /*parts*/) {
+  using Terms = DirectTerms<V, F, kTokens>;
+  BlockPlace places[] = {first.Below(kParts * V::kLanes)...};
+  const Terms terms[] = {Terms(places[kParts])...};
+  // Inlined early, by attributes: GCC 12 would keep `places` and `sums` in memory.
   const auto multiply_chunk = [&](int chunk) __attribute__((always_inline)) {
     ForEachPhase<F>([&]<int phase>() __attribute__((always_inline)) {
-      MultiplyStep<V, F, kTokens, phase>(place, chunk, terms, rows, first_step, sums);
+      (MultiplyStep<V, F, kTokens, phase>(places[kParts], chunk, terms[kParts], rows, first_step,
+                                          sums[kParts]),
+       ...);
     });
   };
-  if constexpr (kIsLoadedInOrder<V, F, kTokens> && kTokens == 1) {
+  if constexpr (kLoadsWholeLines<V, F> && kTokens == 1) {
     const auto multiply = [&]<int chunk>() __attribute__((always_inline)) {
       multiply_chunk(chunk);
     };
@@ -310,42 +349,23 @@ template <typename V, typename F, int kTokens>
     for (int chunk = 0; chunk < chunks; ++chunk) multiply_chunk(chunk);
   }
   if constexpr (IsWhole<F>) {
-    const Term<V> of_block = F::template BlockTermOf<V>(place);
-    constexpr int kPairs = kPairsOfWide<F>;
-    typename V::Ints minima[kPairs];
-    if constexpr (F::kHasOffsets) {
-#pragma GCC unroll 8
-      for (int pair = 0; pair < kPairs; ++pair) minima[pair] = MinimaOf<V, F>(place, pair);
-    }
-    if constexpr (kScalesHalvesOf<V, F> && F::kZero != 0) {
-      typename V::Ints scales[kPairs];
-#pragma GCC unroll 8
-      for (int pair = 0; pair < kPairs; ++pair) {
-        scales[pair] = ScalesOf<V, F>(place, 2 * pair, 2 * pair + 1);
-      }
-#pragma GCC unroll 8
-      for (int t = 0; t < kTokens; ++t) {
-        const auto too_much = SumOfPairs<V, F>(scales, rows, t, first_step);
-        sums.unscaled[t] =
-            V::Subtract(sums.unscaled[t], V::template ShiftLeft<Log2(F::kZero)>(too_much));
-      }
-    }
-#pragma GCC unroll 8
-    for (int t = 0; t < kTokens; ++t) {
-      sums.total[t] =
-          AddBlock<V, F>(sums.total[t], sums.unscaled[t], of_block, minima, rows, t, first_step);
-      sums.Clear(t);
-    }
+    (EndBlock<V, F, kTokens>(places[kParts], rows, first_step, sums[kParts]), ...);
   }
 }
 
+// Whether vectors that hold but a part of the rows take turns step by step, so that every line is
+// read once, rather than block by block. Several tokens, and grids, have no registers for it.
+template <typename F, int kTokens>
+inline constexpr bool kTakesTurnsByStep = kTokens == 1 && !HasGrid<F>;
+
 // One group of rows times kTokens tokens; out[t * out_stride + row]. Where a vector holds but a
-// part of the rows, the parts take turns block by block: one after the other they would leave
-// memory idle while the second is read from a cache.
+// part of the rows, one after the other would leave memory idle while the second is read from a
+// cache: they take turns.
 template <typename V, typename F, int kTokens>
 [[gnu::noinline]] void MultiplyGroup(const std::byte* group, const TokenRows& rows, float* out,
                                      int64_t out_stride) {
   constexpr int kParts = kGroupRows / V::kLanes;
+  constexpr int kAtOnce = kTakesTurnsByStep<F, kTokens> ? kParts : 1;
   const int64_t k = rows.k;
   const int64_t blocks = k / F::kBlock;
   DirectSums<V, F, kTokens> sums[kParts];
@@ -362,13 +382,15 @@ template <typename V, typename F, int kTokens>
     const int64_t of_unit = blocks - block < F::kUnitBlocks ? blocks - block : F::kUnitBlocks;
     for (int64_t i = 0; i < of_unit; ++i) {
 #pragma GCC unroll 4
-      for (int part = 0; part < kParts; ++part) {
+      for (int part = 0; part < kParts; part += kAtOnce) {
         MultiplyBlock<V, F, kTokens>(PlaceOf<F>(unit, of_unit, i, part * V::kLanes), rows,
-                                     (block + i) * kStepsOfBlock<F>, sums[part]);
+                                     (block + i) * kStepsOfBlock<F>, sums + part,
+                                     std::make_integer_sequence<int, kAtOnce>());
       }
       const int64_t end = (block + i + 1) * F::kBlock;
       if (end % kSegment != 0 && end != k) continue;
-      const std::byte* next = group + kGroupRows * kBlockBytes<F> * (block + i + 1);
+      const std::byte* next = group + kGroupRows * kBlockBytes<F> * (block + i + 1) +
+                              (V::AsksAheadIntoL2() ? V::kAheadBytes : 0);
 #pragma GCC unroll 8
       for (int t = 0; t < kTokens; ++t) {
         const OutlierSpan outliers = rows.Outliers(t, (end - 1) / kSegment);

@@ -69,6 +69,9 @@ struct BlockPlace {
   int lane;
 
   const std::byte* Line(int64_t index) const { return body + kLineBytes * index + 4 * lane; }
+
+  // The same block for rows that lie some further down.
+  BlockPlace Below(int rows) const { return {{lead[0], lead[1]}, body, lane + rows}; }
 };
 
 template <typename V>
