@@ -27,7 +27,7 @@ template <typename V, typename F>
 inline constexpr int kMostDirectTokens =
     HasGrid<F> ? kMostGridTokens : V::kDirectTokens * std::min(V::kMostBatches, F::kMostBatches);
 
-// Asks for what a step reads V::kAheadBytes further on: a share of a chunk's lines with each of its
+// Asks for what a step reads some way further on: a share of a chunk's lines with each of its
 // steps, evenly spread, so that no burst fills the queue.
 template <typename V, typename F, int phase, int kCacheHint>
 [[gnu::always_inline]] inline void AskForLinesOfStep(const BlockPlace& place, int chunk) {
@@ -35,7 +35,8 @@ template <typename V, typename F, int phase, int kCacheHint>
   constexpr int64_t kChunkLines = (kBlockLines + F::kChunks - 1) / F::kChunks;
   constexpr int64_t kBegin = kChunkLines * phase / F::kPhases;
   constexpr int64_t kEnd = kChunkLines * (phase + 1) / F::kPhases;
-  const std::byte* ahead = place.body + V::kAheadBytes + 64 * kChunkLines * chunk;
+  constexpr int64_t kAhead = kCacheHint == kIntoL2 ? V::kAheadBytesIntoL2 : V::kAheadBytes;
+  const std::byte* ahead = place.body + kAhead + 64 * kChunkLines * chunk;
   // Where a vector holds but a part of the rows, the first one asks for all.
   if (place.lane != 0) return;
 #pragma GCC unroll 16
@@ -390,7 +391,7 @@ template <typename V, typename F, int kTokens>
       const int64_t end = (block + i + 1) * F::kBlock;
       if (end % kSegment != 0 && end != k) continue;
       const std::byte* next = group + kGroupRows * kBlockBytes<F> * (block + i + 1) +
-                              (V::AsksAheadIntoL2() ? V::kAheadBytes : 0);
+                              (V::AsksAheadIntoL2() ? V::kAheadBytesIntoL2 : 0);
 #pragma GCC unroll 8
       for (int t = 0; t < kTokens; ++t) {
         const OutlierSpan outliers = rows.Outliers(t, (end - 1) / kSegment);

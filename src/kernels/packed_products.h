@@ -11,7 +11,7 @@
 //   kScalesHalves   sums of products come as halves and are scaled as such (AddScaledDot)
 //   kScalesWords    AddScaled takes a scale as a word, not as its lower half
 //   k*TileTokens, kTileVectors, kDirectTokens, kMostBatches, kMostPlainTokens   see there
-//   AsksAhead*(), kAheadBytes, kMostTokensInOrder   whether memory is to be asked for all weights,
+//   AsksAhead*(), kAheadBytes*, kMostTokensInOrder   whether memory is to be asked for all weights,
 //       into L1, or L2 if quantized; how far ahead; for how many tokens lines are in order (0016)
 //
 // A few tokens are multiplied directly (direct_products.h), many through a panel of unpacked rows

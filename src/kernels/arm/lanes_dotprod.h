@@ -42,6 +42,7 @@ struct Lanes4 {
   static constexpr int kMostBatches = 1;
   static constexpr int kMostPlainTokens = 6;  // times floats: four sums of each
   static constexpr int64_t kAheadBytes = 8 << 10;
+  static constexpr int64_t kAheadBytesIntoL2 = kAheadBytes;
   static constexpr int kMostTokensInOrder = 0;
   static constexpr bool AsksAhead() { return false; }
   static constexpr bool AsksAheadIntoL2() { return false; }

@@ -40,7 +40,8 @@ struct Lanes8 {
   static constexpr int kDirectTokens = 4;
   static constexpr int kMostBatches = 4;
   static constexpr int kMostPlainTokens = 3;  // times floats: four sums of each
-  static constexpr int64_t kAheadBytes = 3 << 10;
+  static constexpr int64_t kAheadBytes = 6 << 10;
+  static constexpr int64_t kAheadBytesIntoL2 = 3 << 10;
   static constexpr int kMostTokensInOrder = 1;
   THAW_INLINE bool AsksAhead() { return x86::kAsksAhead; }
   THAW_INLINE bool AsksAheadIntoL2() { return x86::kAsksAheadIntoL2; }

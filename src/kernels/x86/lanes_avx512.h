@@ -39,6 +39,7 @@ struct Vectors16 {
   static constexpr int kMostBatches = 4;
   static constexpr int kMostPlainTokens = 6;  // times floats: four sums of each
   static constexpr int64_t kAheadBytes = 6 << 10;
+  static constexpr int64_t kAheadBytesIntoL2 = kAheadBytes;
   static constexpr int kMostTokensInOrder = kDirectTokens;
   THAW_INLINE bool AsksAhead() { return x86::kAsksAhead; }
   static constexpr bool AsksAheadIntoL2() { return false; }
