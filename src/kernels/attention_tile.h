@@ -8,7 +8,8 @@
 //   kValueRows, kValueVectors      rows and vectors of a product with such values
 //   kPanelRows, kPanelVectors      rows and vectors of products with what is float32 already
 //   LoadBytes, BroadcastBF16       kLanes numbers of 8 bits, and one of 16 in every lane
-//   Prefetch
+//   AheadBytes, Prefetch           how far ahead memory is asked for where a token stands alone, by
+//                                  the bytes of a block; asks for a line
 //
 // Row invariance: a score is one chain of fma over the numbers of a head, a sum of values one chain
 // over positions, whatever rows and vectors share the registers; conversion to float32 is exact, so
@@ -24,9 +25,10 @@
 
 namespace thaw::attention_tile {
 
-// How far ahead of the loads of a token that stands alone its operand is asked for, so little that
-// it only leads the processor's own prefetchers: 4 KiB ahead gives half of the rate.
-constexpr int64_t kPrefetchBytes = 256;
+// How far ahead of the loads of a token that stands alone its operand is asked for where the
+// processor's own prefetchers run ahead, so little that it only leads them: 4 KiB ahead gives half
+// of the rate on a Zen 4.
+constexpr int64_t kLeadBytes = 256;
 
 // Of a unit of keys as kQ8_0: 16 scales and 32 numbers of each key.
 constexpr int64_t kUnitBlockBytes = kKvBlockBytes * kKeyUnit;
@@ -51,7 +53,8 @@ typename V::Type LoadNumbers(const std::byte* from) {
 template <typename V, KvType type>
 class KeyColumns {
  public:
-  KeyColumns(const std::byte* units, int64_t unit_bytes) : data_(units), unit_bytes_(unit_bytes) {}
+  KeyColumns(const std::byte* units, int64_t unit_bytes, int64_t ahead_bytes)
+      : data_(units), unit_bytes_(unit_bytes), ahead_bytes_(ahead_bytes) {}
 
   KeyColumns From(int64_t vector) const {
     KeyColumns columns = *this;
@@ -81,7 +84,7 @@ class KeyColumns {
   }
 
   void Prefetch(int64_t i) const {
-    V::Prefetch(data_ + i * kKeyUnit * kNumberBytes<type> + kPrefetchBytes);
+    V::Prefetch(data_ + i * kKeyUnit * kNumberBytes<type> + ahead_bytes_);
   }
 
  private:
@@ -92,6 +95,7 @@ class KeyColumns {
 
   const std::byte* data_;
   int64_t unit_bytes_;
+  int64_t ahead_bytes_;
   typename V::Type scales_[type == KvType::kQ8_0 ? V::kPanelVectors : 1];
 };
 
@@ -99,7 +103,8 @@ class KeyColumns {
 template <typename V, KvType type>
 class ValueRows {
  public:
-  ValueRows(const std::byte* rows, int64_t row_bytes) : data_(rows), row_bytes_(row_bytes) {}
+  ValueRows(const std::byte* rows, int64_t row_bytes, int64_t ahead_bytes)
+      : data_(rows), row_bytes_(row_bytes), ahead_bytes_(ahead_bytes) {}
 
   // Of the vectors that are loaded of one of these, those of a block of 32 are adjacent ones, and
   // the first begins a block where they lie in several.
@@ -134,11 +139,12 @@ class ValueRows {
     }
   }
 
-  void Prefetch(int64_t i) const { V::Prefetch(data_ + i * row_bytes_ + kPrefetchBytes); }
+  void Prefetch(int64_t i) const { V::Prefetch(data_ + i * row_bytes_ + ahead_bytes_); }
 
  private:
   const std::byte* data_;
   int64_t row_bytes_;
+  int64_t ahead_bytes_;
   int64_t first_ = 0;
 };
 
@@ -292,34 +298,36 @@ class Tile {
     const std::byte* values = a_.v + place * value_row_bytes_;
     constexpr int64_t kUnitVectors = kKeyUnit / V::kLanes;
     if (few_rows_) {
-      const KeyColumns<V, type> keys(units, kKeyUnit * key_row_bytes_);
+      const KeyColumns<V, type> keys(units, kKeyUnit * key_row_bytes_,
+                                     V::AheadBytes(kAttentionBlock * key_row_bytes_));
       ScoreRows<V::kKeyRows, kUnitVectors>(keys);
     } else if constexpr (type == KvType::kF32) {
-      const KeyColumns<V, type> keys(units, kKeyUnit * key_row_bytes_);
+      const KeyColumns<V, type> keys(units, kKeyUnit * key_row_bytes_, kLeadBytes);
       ScoreRows<V::kPanelRows, V::kPanelVectors>(keys);
     } else {
       WidenKeys(units);
       const KeyColumns<V, KvType::kF32> keys(reinterpret_cast<const std::byte*>(scratch_.keys),
-                                             kKeyUnit * a_.head_dim * 4);
+                                             kKeyUnit * a_.head_dim * 4, kLeadBytes);
       ScoreRows<V::kPanelRows, V::kPanelVectors>(keys);
     }
     for (int64_t row = first_row_; row < rows_; ++row) TakeWeights(row);
     const bool whole_vectors = a_.v_head_dim == padded_;
     if (few_rows_ && whole_vectors) {
-      const ValueRows<V, type> rows(values, value_row_bytes_);
+      const ValueRows<V, type> rows(values, value_row_bytes_,
+                                    V::AheadBytes(kAttentionBlock * value_row_bytes_));
       WeighRows<V::kValueRows, V::kValueVectors>(rows);
       return;
     }
     if constexpr (type == KvType::kF32) {
       if (whole_vectors) {
-        const ValueRows<V, type> rows(values, value_row_bytes_);
+        const ValueRows<V, type> rows(values, value_row_bytes_, kLeadBytes);
         WeighRows<V::kPanelRows, V::kPanelVectors>(rows);
         return;
       }
     }
     WidenValues(values);
     const ValueRows<V, KvType::kF32> rows(reinterpret_cast<const std::byte*>(scratch_.values),
-                                          padded_ * 4);
+                                          padded_ * 4, kLeadBytes);
     WeighRows<V::kPanelRows, V::kPanelVectors>(rows);
   }
 
@@ -453,7 +461,7 @@ class Tile {
     constexpr int kUnitVectors = kKeyUnit / V::kLanes;
     float* out = scratch_.keys;
     for (int64_t unit = 0; unit < n_units; ++unit, units += kKeyUnit * key_row_bytes_) {
-      KeyColumns<V, type> columns(units, kKeyUnit * key_row_bytes_);
+      KeyColumns<V, type> columns(units, kKeyUnit * key_row_bytes_, kLeadBytes);
       for (int64_t i = 0; i < a_.head_dim; ++i) {
         if (i % kKvBlock == 0) columns.template Begin<kUnitVectors>(i);
         for (int j = 0; j < kUnitVectors; ++j, out += V::kLanes) V::Store(out, columns.Load(i, j));
@@ -466,7 +474,7 @@ class Tile {
     const int64_t n = Visible(rows_ - 1);
     float* out = scratch_.values;
     for (int64_t i = 0; i < n; ++i, values += value_row_bytes_) {
-      const ValueRows<V, type> row(values, value_row_bytes_);
+      const ValueRows<V, type> row(values, value_row_bytes_, kLeadBytes);
       int64_t at = 0;
       for (; at + V::kLanes <= a_.v_head_dim; at += V::kLanes, out += V::kLanes) {
         V::Store(out, row.From(at / V::kLanes).Load(0, 0));

@@ -29,6 +29,7 @@ struct AttentionVectors : Vectors {
     std::memcpy(&bits, from, sizeof(bits));
     return vreinterpretq_f32_u32(vshll_n_u16(vdup_n_u16(bits), 16));
   }
+  static int64_t AheadBytes(int64_t /*block_bytes*/) { return attention_tile::kLeadBytes; }
   static void Prefetch(const std::byte* at) { __builtin_prefetch(at); }
 };
 

@@ -10,9 +10,8 @@ namespace thaw::x86 {
 
 extern const bool kAsksAhead;
 
-// Whether quantized weights are all asked for into L2, where kAsksAhead is not: on AMD's CPUs
-// before the Zen 4, those without AVX-512. A Zen 3 multiplies by a token 1.0 to 1.35 times as fast
-// so, by format.
+// Whether quantized weights, and the keys and values of a token, are all asked for into L2, where
+// kAsksAhead is not: on AMD's CPUs before the Zen 4, those without AVX-512 (0006, 0016).
 extern const bool kAsksAheadIntoL2;
 
 }  // namespace thaw::x86

@@ -1,6 +1,7 @@
 // Attention over a KV cache in AVX2. See avx2.h for what may be called here.
 #include "kernels/attention_tile.h"
 #include "kernels/store_kv.h"
+#include "kernels/x86/asks_ahead.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/int8_block_avx2.h"
 #include "kernels/x86/vector_avx2.h"
@@ -26,8 +27,18 @@ struct AttentionVectors : Vectors {
     std::memcpy(&bits, from, sizeof(bits));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_set1_epi16(bits), 16));
   }
+  // Where the processor's prefetchers do not run ahead, the next block: it comes while this one is
+  // multiplied, the first time as it comes and then out of a cache.
+  static int64_t AheadBytes(int64_t block_bytes) {
+    return x86::kAsksAheadIntoL2 ? block_bytes : attention_tile::kLeadBytes;
+  }
   static void Prefetch(const std::byte* at) {
-    _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
+    const char* line = reinterpret_cast<const char*>(at);
+    if (x86::kAsksAheadIntoL2) {
+      _mm_prefetch(line, _MM_HINT_T1);
+    } else {
+      _mm_prefetch(line, _MM_HINT_T0);
+    }
   }
 };
 

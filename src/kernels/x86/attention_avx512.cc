@@ -26,6 +26,7 @@ struct AttentionVectors : Vectors {
     __builtin_memcpy(&bits, from, sizeof(bits));
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_set1_epi16(bits), 16));
   }
+  static int64_t AheadBytes(int64_t /*block_bytes*/) { return attention_tile::kLeadBytes; }
   static void Prefetch(const std::byte* at) {
     _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
   }
