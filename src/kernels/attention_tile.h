@@ -53,7 +53,7 @@ typename V::Type LoadNumbers(const std::byte* from) {
 template <typename V, KvType type>
 class KeyColumns {
  public:
-  KeyColumns(const std::byte* units, int64_t unit_bytes, int64_t ahead_bytes)
+  KeyColumns(const std::byte* units, int64_t unit_bytes, int64_t ahead_bytes = kLeadBytes)
       : data_(units), unit_bytes_(unit_bytes), ahead_bytes_(ahead_bytes) {}
 
   KeyColumns From(int64_t vector) const {
@@ -103,7 +103,7 @@ class KeyColumns {
 template <typename V, KvType type>
 class ValueRows {
  public:
-  ValueRows(const std::byte* rows, int64_t row_bytes, int64_t ahead_bytes)
+  ValueRows(const std::byte* rows, int64_t row_bytes, int64_t ahead_bytes = kLeadBytes)
       : data_(rows), row_bytes_(row_bytes), ahead_bytes_(ahead_bytes) {}
 
   // Of the vectors that are loaded of one of these, those of a block of 32 are adjacent ones, and
@@ -302,12 +302,12 @@ class Tile {
                                      V::AheadBytes(kAttentionBlock * key_row_bytes_));
       ScoreRows<V::kKeyRows, kUnitVectors>(keys);
     } else if constexpr (type == KvType::kF32) {
-      const KeyColumns<V, type> keys(units, kKeyUnit * key_row_bytes_, kLeadBytes);
+      const KeyColumns<V, type> keys(units, kKeyUnit * key_row_bytes_);
       ScoreRows<V::kPanelRows, V::kPanelVectors>(keys);
     } else {
       WidenKeys(units);
       const KeyColumns<V, KvType::kF32> keys(reinterpret_cast<const std::byte*>(scratch_.keys),
-                                             kKeyUnit * a_.head_dim * 4, kLeadBytes);
+                                             kKeyUnit * a_.head_dim * 4);
       ScoreRows<V::kPanelRows, V::kPanelVectors>(keys);
     }
     for (int64_t row = first_row_; row < rows_; ++row) TakeWeights(row);
@@ -320,14 +320,14 @@ class Tile {
     }
     if constexpr (type == KvType::kF32) {
       if (whole_vectors) {
-        const ValueRows<V, type> rows(values, value_row_bytes_, kLeadBytes);
+        const ValueRows<V, type> rows(values, value_row_bytes_);
         WeighRows<V::kPanelRows, V::kPanelVectors>(rows);
         return;
       }
     }
     WidenValues(values);
     const ValueRows<V, KvType::kF32> rows(reinterpret_cast<const std::byte*>(scratch_.values),
-                                          padded_ * 4, kLeadBytes);
+                                          padded_ * 4);
     WeighRows<V::kPanelRows, V::kPanelVectors>(rows);
   }
 
@@ -461,7 +461,7 @@ class Tile {
     constexpr int kUnitVectors = kKeyUnit / V::kLanes;
     float* out = scratch_.keys;
     for (int64_t unit = 0; unit < n_units; ++unit, units += kKeyUnit * key_row_bytes_) {
-      KeyColumns<V, type> columns(units, kKeyUnit * key_row_bytes_, kLeadBytes);
+      KeyColumns<V, type> columns(units, kKeyUnit * key_row_bytes_);
       for (int64_t i = 0; i < a_.head_dim; ++i) {
         if (i % kKvBlock == 0) columns.template Begin<kUnitVectors>(i);
         for (int j = 0; j < kUnitVectors; ++j, out += V::kLanes) V::Store(out, columns.Load(i, j));
@@ -474,7 +474,7 @@ class Tile {
     const int64_t n = Visible(rows_ - 1);
     float* out = scratch_.values;
     for (int64_t i = 0; i < n; ++i, values += value_row_bytes_) {
-      const ValueRows<V, type> row(values, value_row_bytes_, kLeadBytes);
+      const ValueRows<V, type> row(values, value_row_bytes_);
       int64_t at = 0;
       for (; at + V::kLanes <= a_.v_head_dim; at += V::kLanes, out += V::kLanes) {
         V::Store(out, row.From(at / V::kLanes).Load(0, 0));
