@@ -36,14 +36,15 @@ function(thaw_module name)
   thaw_precompile(thaw_${name} thaw_base)
 endfunction()
 
-# thaw_tests(NAME SOURCES a_test.cc ... [DEPENDS module ...] [LABELS fast] [OPTIMIZED])
+# thaw_tests(NAME SOURCES a_test.cc ... [DEPENDS module ...] [LABELS fast] [OPTIMIZED] [APART])
 #   One GoogleTest program for the module; every test in it is a ctest entry. OPTIMIZED: it computes so
-#   much by itself that THAW_TEST_OPTIONS, for compiling fast, are not for it.
+#   much by itself that THAW_TEST_OPTIONS, for compiling fast, are not for it. APART: its files give the
+#   same names to examples of their own, and are compiled one by one also where CMAKE_UNITY_BUILD is on.
 function(thaw_tests name)
   if(NOT THAW_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "OPTIMIZED" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "OPTIMIZED;APART" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS fast)
   endif()
@@ -51,6 +52,9 @@ function(thaw_tests name)
   add_executable(${name}_test ${ARG_SOURCES})
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE thaw_${name} ${ARG_DEPENDS} GTest::gmock_main)
+  if(ARG_APART)
+    set_target_properties(${name}_test PROPERTIES UNITY_BUILD OFF)
+  endif()
   if(ARG_OPTIMIZED)
     thaw_precompile(${name}_test ${name}_test <gmock/gmock.h>)
   else()

@@ -1,10 +1,13 @@
-// Byte counts as people read them.
+// Units as people read them.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 namespace thaw {
+
+constexpr double kGiga = 1e9;
+constexpr double kTera = 1e12;
 
 // "512 B", "1.5 KiB", "591.3 MiB", "14.0 GiB": binary units, one decimal above bytes.
 std::string FormatBytes(uint64_t bytes);

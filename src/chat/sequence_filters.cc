@@ -15,7 +15,7 @@ namespace {
 
 using ListPtr = std::shared_ptr<const List>;
 
-Result<ListPtr> Input(Call& call) { return Iterate(call.heap(), call.self()); }
+Result<ListPtr> ListInput(Call& call) { return Iterate(call.heap(), call.self()); }
 
 Result<Value> Generator(Call& call, Values items) {
   return call.heap().MakeList(std::move(items), ListKind::kGenerator);
@@ -124,7 +124,7 @@ Values ItemsOf(std::vector<Keyed> keyed) {
 }
 
 Result<Value> SortFilter(Call& call) {
-  THAW_ASSIGN(const ListPtr list, Input(call));
+  THAW_ASSIGN(const ListPtr list, ListInput(call));
   const KeyOf key_of(call.heap(), call.Get(2), call.Flag(1, false));
   THAW_ASSIGN(std::vector<Keyed> keyed, WithKeys(call.heap(), list->items(), key_of));
   THAW_TRY(Sort(call.heap(), keyed, call.Flag(0, false)));
@@ -148,7 +148,7 @@ Result<Value> DictSort(Call& call) {
 }
 
 Result<Value> GroupBy(Call& call) {
-  THAW_ASSIGN(const ListPtr list, Input(call));
+  THAW_ASSIGN(const ListPtr list, ListInput(call));
   const KeyOf key_of(call.heap(), call.Get(0), call.Flag(2, false));
   THAW_ASSIGN(std::vector<Keyed> keyed, WithKeys(call.heap(), list->items(), key_of, call.Get(1)));
   THAW_TRY(Sort(call.heap(), keyed, false));
@@ -173,7 +173,7 @@ Result<Value> GroupBy(Call& call) {
 }
 
 Result<Value> Unique(Call& call) {
-  THAW_ASSIGN(const ListPtr list, Input(call));
+  THAW_ASSIGN(const ListPtr list, ListInput(call));
   const KeyOf key_of(call.heap(), call.Get(1), call.Flag(0, false));
   Values keys, items;
   for (const Value& item : list->items()) {
@@ -191,7 +191,7 @@ Result<Value> Unique(Call& call) {
 
 template <bool kMax>
 Result<Value> Extreme(Call& call) {
-  THAW_ASSIGN(const ListPtr list, Input(call));
+  THAW_ASSIGN(const ListPtr list, ListInput(call));
   if (list->items().empty()) {
     return Value(Undefined{std::make_shared<const std::string>("no item of an empty sequence")});
   }
@@ -214,7 +214,7 @@ Result<Value> Extreme(Call& call) {
 }
 
 Result<Value> Sum(Call& call) {
-  THAW_ASSIGN(const ListPtr list, Input(call));
+  THAW_ASSIGN(const ListPtr list, ListInput(call));
   const KeyOf key_of(call.heap(), call.Get(0), true);
   Value sum = call.Get(1) == nullptr ? Value(int64_t{0}) : *call.Get(1);
   if (sum.is_string()) return call.Fail("strings are joined, not summed");
@@ -226,7 +226,7 @@ Result<Value> Sum(Call& call) {
 }
 
 Result<Value> Join(Call& call) {
-  THAW_ASSIGN(const ListPtr list, Input(call));
+  THAW_ASSIGN(const ListPtr list, ListInput(call));
   std::string separator;
   if (call.Get(0) != nullptr) {
     THAW_ASSIGN(separator, ToText(call.heap(), *call.Get(0)));
@@ -248,13 +248,13 @@ Result<Value> End(Call& call) {
   if (kLast && call.self().is_list() && call.self().list().list_kind() == ListKind::kGenerator) {
     return call.Fail("a generator cannot be reversed");
   }
-  THAW_ASSIGN(const ListPtr list, Input(call));
+  THAW_ASSIGN(const ListPtr list, ListInput(call));
   if (!list->items().empty()) return kLast ? list->items().back() : list->items().front();
   return Value(Undefined{std::make_shared<const std::string>("no item of an empty sequence")});
 }
 
 Result<Value> ToList(Call& call) {
-  THAW_ASSIGN(const ListPtr list, Input(call));
+  THAW_ASSIGN(const ListPtr list, ListInput(call));
   return call.heap().MakeList(list->items());
 }
 
@@ -262,7 +262,7 @@ Result<Value> Reverse(Call& call) {
   if (call.self().is_string()) {
     return GetSlice(call.heap(), call.self(), None{}, None{}, Value(int64_t{-1}));
   }
-  THAW_ASSIGN(const ListPtr list, Input(call));
+  THAW_ASSIGN(const ListPtr list, ListInput(call));
   return Generator(call, Values(list->items().rbegin(), list->items().rend()));
 }
 
@@ -280,7 +280,7 @@ Result<Value> Items(Call& call) {
 
 Result<Value> Map(Call& call) {
   const Arguments& all = call.all();
-  THAW_ASSIGN(const ListPtr list, Input(call));
+  THAW_ASSIGN(const ListPtr list, ListInput(call));
   Values out;
   if (!all.positional.empty()) {
     if (!all.positional[0].is_string()) return call.Fail("expected the name of a filter");
@@ -314,7 +314,7 @@ template <bool kWanted, bool kAttribute>
 Result<Value> SelectItems(Call& call) {
   Arguments arguments = call.all();
   if (!call.self().Truth()) return Generator(call, {});
-  THAW_ASSIGN(const ListPtr list, Input(call));
+  THAW_ASSIGN(const ListPtr list, ListInput(call));
   const auto take_first = [&] {
     Value first = std::move(arguments.positional.front());
     arguments.positional.erase(arguments.positional.begin());
@@ -341,7 +341,7 @@ Result<Value> SelectItems(Call& call) {
 }
 
 Result<Value> Batch(Call& call) {
-  THAW_ASSIGN(const ListPtr list, Input(call));
+  THAW_ASSIGN(const ListPtr list, ListInput(call));
   THAW_ASSIGN(const int64_t size, call.Integer(0, 1));
   if (size < 1) return call.Fail("expected a size of at least 1");
   const Values& items = list->items();
@@ -362,7 +362,7 @@ Result<Value> Batch(Call& call) {
 
 // Into `slices` lists of sizes that differ by one at most.
 Result<Value> SliceFilter(Call& call) {
-  THAW_ASSIGN(const ListPtr list, Input(call));
+  THAW_ASSIGN(const ListPtr list, ListInput(call));
   THAW_ASSIGN(const int64_t slices, call.Integer(0, 1));
   if (slices < 1) return call.Fail("expected at least 1 slice");
   THAW_TRY(call.heap().Check(static_cast<uint64_t>(slices)));

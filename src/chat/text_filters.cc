@@ -12,11 +12,11 @@ namespace thaw::jinja {
 namespace {
 
 // Text filters take any value as its text.
-Result<std::string> Input(Call& call) { return ToText(call.heap(), call.self()); }
+Result<std::string> TextInput(Call& call) { return ToText(call.heap(), call.self()); }
 
 template <std::string (*kFunction)(std::string_view)>
-Result<Value> Mapped(Call& call) {
-  THAW_ASSIGN(const std::string text, Input(call));
+Result<Value> TextMapped(Call& call) {
+  THAW_ASSIGN(const std::string text, TextInput(call));
   return call.heap().MakeString(kFunction(text));
 }
 
@@ -101,7 +101,7 @@ std::string StripTags(std::string_view text) {
 }
 
 Result<Value> Trim(Call& call) {
-  THAW_ASSIGN(const std::string text, Input(call));
+  THAW_ASSIGN(const std::string text, TextInput(call));
   if (call.Get(0) == nullptr || call.Get(0)->is_none()) {
     return call.heap().MakeString(std::string(Strip(text, Side::kBoth)));
   }
@@ -110,7 +110,7 @@ Result<Value> Trim(Call& call) {
 }
 
 Result<Value> ReplaceFilter(Call& call) {
-  THAW_ASSIGN(const std::string text, Input(call));
+  THAW_ASSIGN(const std::string text, TextInput(call));
   THAW_ASSIGN(const std::string from, ToText(call.heap(), *call.Get(0)));
   THAW_ASSIGN(const std::string to, ToText(call.heap(), *call.Get(1)));
   THAW_ASSIGN(const int64_t max_count, call.Integer(2, -1));
@@ -154,7 +154,7 @@ Result<Value> Indent(Call& call) {
 }
 
 Result<Value> TruncateFilter(Call& call) {
-  THAW_ASSIGN(const std::string input, Input(call));
+  THAW_ASSIGN(const std::string input, TextInput(call));
   THAW_ASSIGN(const int64_t length, call.Integer(0, 255));
   const bool cut_words = call.Flag(1, false);
   THAW_ASSIGN(const std::string_view end, call.Text(2, "..."));
@@ -172,7 +172,7 @@ Result<Value> TruncateFilter(Call& call) {
 }
 
 Result<Value> Center(Call& call) {
-  THAW_ASSIGN(const std::string text, Input(call));
+  THAW_ASSIGN(const std::string text, TextInput(call));
   THAW_ASSIGN(const int64_t width, call.Integer(0, 80));
   const int64_t missing = std::max<int64_t>(width - static_cast<int64_t>(CountCharacters(text)), 0);
   THAW_TRY(call.heap().Check(text.size() + static_cast<uint64_t>(missing)));
@@ -187,7 +187,7 @@ bool IsWordCharacter(char32_t c) {
 }
 
 Result<Value> CountWords(Call& call) {
-  THAW_ASSIGN(const std::string text, Input(call));
+  THAW_ASSIGN(const std::string text, TextInput(call));
   int64_t count = 0;
   bool inside = false;
   for (const char32_t c : Decode(text)) {
@@ -200,7 +200,7 @@ Result<Value> CountWords(Call& call) {
 }
 
 Result<Value> FormatFilter(Call& call) {
-  THAW_ASSIGN(const std::string text, Input(call));
+  THAW_ASSIGN(const std::string text, TextInput(call));
   const Arguments& arguments = call.all();
   if (!arguments.positional.empty() && !arguments.named.empty()) {
     return call.Fail("positional and named arguments together");
@@ -218,27 +218,27 @@ Result<Value> FormatFilter(Call& call) {
 
 // Escaping is off, so text that is safe is plain text.
 Result<Value> Safe(Call& call) {
-  THAW_ASSIGN(std::string text, Input(call));
+  THAW_ASSIGN(std::string text, TextInput(call));
   return call.heap().MakeString(std::move(text));
 }
 
 constexpr std::array<Builtin, 17> kTextFilters = {{
-    {"capitalize", "", Mapped<Capitalize>},
+    {"capitalize", "", TextMapped<Capitalize>},
     {"center", "width=", Center},
-    {"e", "", Mapped<EscapeHtml>},
-    {"escape", "", Mapped<EscapeHtml>},
-    {"forceescape", "", Mapped<EscapeHtml>},
+    {"e", "", TextMapped<EscapeHtml>},
+    {"escape", "", TextMapped<EscapeHtml>},
+    {"forceescape", "", TextMapped<EscapeHtml>},
     {"format", "*", FormatFilter},
     {"indent", "width= first= blank=", Indent},
-    {"lower", "", Mapped<ToLower>},
+    {"lower", "", TextMapped<ToLower>},
     {"replace", "old new count=", ReplaceFilter},
     {"safe", "", Safe},
-    {"striptags", "", Mapped<StripTags>},
-    {"title", "", Mapped<CapitalizeWords>},
+    {"striptags", "", TextMapped<StripTags>},
+    {"title", "", TextMapped<CapitalizeWords>},
     {"trim", "chars=", Trim},
     {"truncate", "length= killwords= end= leeway=", TruncateFilter},
-    {"upper", "", Mapped<ToUpper>},
-    {"urlencode", "", Mapped<EncodeUrl>},
+    {"upper", "", TextMapped<ToUpper>},
+    {"urlencode", "", TextMapped<EncodeUrl>},
     {"wordcount", "", CountWords},
 }};
 

@@ -31,8 +31,6 @@ constexpr int kSimulatedPasses = 50;
 // Every generated model of a shape and type is the same.
 constexpr uint64_t kWeightSeed = 1;
 
-std::string TokenCount(uint64_t count) { return fmt::format("{} tokens", count); }
-
 // A file that is removed when the object goes, or before.
 class TemporaryFile {
  public:
@@ -142,7 +140,7 @@ Result<BenchmarkReport> Measure(Engine& engine, const BenchOptions& options,
   ProfileRecorder recorder(engine, statistics.profile);
   BenchmarkOptions speed = options.speed;
   speed.cancel = &StopFlag();
-  ProgressBar bar("measuring", TokenCount, ShowsProgress(options.report));
+  ProgressBar bar("measuring", FormatTokens, ShowsProgress(options.report));
   THAW_ASSIGN(BenchmarkReport report,
               RunBenchmark(engine, speed,
                            [&bar](uint64_t done, uint64_t total) { bar.Show(done, total); }));

@@ -6,12 +6,10 @@
 #include <string_view>
 
 #include "base/units.h"
+#include "cli/report_row.h"
 
 namespace thaw::cli {
 namespace {
-
-constexpr double kGiga = 1e9;
-constexpr double kTera = 1e12;
 
 // What the shares are shares of.
 constexpr std::string_view kLegend =
@@ -124,47 +122,44 @@ Json SimulationJson(const PolicySimulation& simulation) {
           {"policies", std::move(policies)}};
 }
 
-std::string Row(std::string_view name, const std::string& text) {
-  return fmt::format("{:<14}{}\n", name, text);
-}
-
 std::string Header(const BenchReport& report) {
   const MemoryPlan& plan = report.plan;
   const BenchmarkReport& speed = report.speed;
-  std::string text = Row("model", report.model);
+  std::string text = ReportRow("model", report.model);
   if (!report.shape.empty()) {
-    text += Row("shape", fmt::format("{}, {}, random weights", report.shape, report.type));
+    text += ReportRow("shape", fmt::format("{}, {}, random weights", report.shape, report.type));
   }
-  text += Row("weights",
-              fmt::format("{}, {} of it in memory, {} streamed; policy {}",
-                          FormatBytes(plan.weight_bytes), FormatBytes(plan.shares.resident_bytes),
-                          FormatBytes(plan.shares.streamed_bytes), report.policy));
-  text += Row("budget",
-              fmt::format("{}, peak memory {}; {} positions, {} tokens at once",
-                          FormatBytes(plan.budget_bytes), FormatBytes(report.peak_resident_bytes),
-                          plan.context, plan.prefill_chunk));
-  text += Row("processor", fmt::format("{}; kernels {}, {} thread{}", report.cpu, report.kernels,
-                                       report.threads, report.threads == 1 ? "" : "s"));
+  text += ReportRow("weights", fmt::format("{}, {} of it in memory, {} streamed; policy {}",
+                                           FormatBytes(plan.weight_bytes),
+                                           FormatBytes(plan.shares.resident_bytes),
+                                           FormatBytes(plan.shares.streamed_bytes), report.policy));
+  text += ReportRow(
+      "budget", fmt::format("{}, peak memory {}; {} positions, {} tokens at once",
+                            FormatBytes(plan.budget_bytes), FormatBytes(report.peak_resident_bytes),
+                            plan.context, plan.prefill_chunk));
+  text +=
+      ReportRow("processor", fmt::format("{}; kernels {}, {} thread{}", report.cpu, report.kernels,
+                                         report.threads, report.threads == 1 ? "" : "s"));
   std::string memory =
       fmt::format("{:.2f} GB/s, reading {} again and again", speed.memory_bytes_per_second / kGiga,
                   FormatBytes(speed.memory_buffer_bytes));
   if (MeasuredTheCache(report)) {
     memory += fmt::format(": the rate of the cache of {}", FormatBytes(*report.last_level_cache));
   }
-  text += Row("memory rate", memory);
-  text +=
-      Row("disk rate",
-          fmt::format("{:.2f} GB/s; weights are read by {}{}", speed.disk_bytes_per_second / kGiga,
-                      report.reader, report.reader_note.empty() ? "" : ": " + report.reader_note));
-  text +=
-      Row("int8 rate",
-          speed.int8 ? fmt::format("{:.2f} TOPS by {}", speed.int8->operations_per_second / kTera,
-                                   speed.int8->instruction)
-                     : "not measured: this CPU has no instruction for int8 products");
-  return text +
-         Row("first token", fmt::format("{:.3f} s after loading, {:.3f} s again, of a prompt of {}",
-                                        speed.ttft_cold_seconds, speed.ttft_warm_seconds,
-                                        speed.first_prompt_tokens));
+  text += ReportRow("memory rate", memory);
+  text += ReportRow(
+      "disk rate",
+      fmt::format("{:.2f} GB/s; weights are read by {}{}", speed.disk_bytes_per_second / kGiga,
+                  report.reader, report.reader_note.empty() ? "" : ": " + report.reader_note));
+  text += ReportRow(
+      "int8 rate", speed.int8
+                       ? fmt::format("{:.2f} TOPS by {}", speed.int8->operations_per_second / kTera,
+                                     speed.int8->instruction)
+                       : "not measured: this CPU has no instruction for int8 products");
+  return text + ReportRow("first token",
+                          fmt::format("{:.3f} s after loading, {:.3f} s again, of a prompt of {}",
+                                      speed.ttft_cold_seconds, speed.ttft_warm_seconds,
+                                      speed.first_prompt_tokens));
 }
 
 std::string RunRow(const WorkloadReport& workload, const BenchmarkReport& speed) {

@@ -11,6 +11,7 @@
 #include "base/cpu_conditions.h"
 #include "base/cpu_features.h"
 #include "base/process.h"
+#include "base/stopwatch.h"
 #include "base/system_info.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
@@ -18,6 +19,7 @@
 #include "cli/json_text.h"
 #include "cli/kernel_choice.h"
 #include "cli/rates_path.h"
+#include "cli/report_row.h"
 #include "cli/slowdowns.h"
 #include "cli/standard_output.h"
 #include "codec/tile_decoder.h"
@@ -65,7 +67,7 @@ Trial ComputeForAWhile(const SystemInfo& system, ThreadPool& pool) {
   const auto start = Clock::now();
   state.loop = MeasureLoopTimes(pool, kSeconds);
   trial.int8 = MeasureInt8Rate(pool, kSeconds);
-  state.wall_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  state.wall_seconds = SecondsSince(start);
   state.cpu_seconds = ProcessCpuSeconds() - cpu_before;
   state.after = ReadCpuConditions();
   return trial;
@@ -97,8 +99,6 @@ Result<KnownRates> FindRates(const DoctorOptions& options, const File* file,
 }
 
 Json RatesJson(const Result<KnownRates>& known, const std::optional<Int8Rate>& int8) {
-  constexpr double kGiga = 1e9;
-  constexpr double kTera = 1e12;
   Json rates = {{"memory_gb_per_s", nullptr},
                 {"memory_buffer_bytes", nullptr},
                 {"disk_gb_per_s", nullptr},
@@ -254,13 +254,9 @@ std::string TextOr(const Json& text, std::string_view absent) {
   return given.empty() ? std::string(absent) : given;
 }
 
-std::string Row(std::string_view name, const std::string& text) {
-  return fmt::format("{:<14}{}\n", name, text);
-}
-
 std::string WarningsText(const Json& warnings) {
   std::string text;
-  for (const Json& warning : warnings) text += Row("warning", warning.get<std::string>());
+  for (const Json& warning : warnings) text += ReportRow("warning", warning.get<std::string>());
   return text;
 }
 
@@ -291,16 +287,17 @@ std::string RatesText(const Json& rates) {
   const std::string absent = "not measured" + (problem.empty() ? "" : ": " + problem);
   const std::string kept =
       kept_in.empty() ? "" : fmt::format(" (kept in {}; --remeasure)", kept_in);
-  std::string text = Row("memory rate", RateText(rates["memory_gb_per_s"], "GB/s", absent) + kept);
+  std::string text =
+      ReportRow("memory rate", RateText(rates["memory_gb_per_s"], "GB/s", absent) + kept);
   if (!rates["disk_gb_per_s"].is_null()) {
-    text += Row("disk rate", RateText(rates["disk_gb_per_s"], "GB/s", absent) + kept);
+    text += ReportRow("disk rate", RateText(rates["disk_gb_per_s"], "GB/s", absent) + kept);
   }
   std::string int8 = "not measured: this CPU has no instruction for int8 products";
   if (!rates["int8_tops"].is_null()) {
     int8 = fmt::format("{} by {}", RateText(rates["int8_tops"], "TOPS", ""),
                        rates["int8_instruction"].get<std::string>());
   }
-  return text + Row("int8 rate", int8);
+  return text + ReportRow("int8 rate", int8);
 }
 
 std::string MachineText(const Json& machine) {
@@ -308,44 +305,47 @@ std::string MachineText(const Json& machine) {
   if (!machine["cgroup_limit_bytes"].is_null()) {
     limit += fmt::format(", {} of it used", BytesText(machine["cgroup_used_bytes"], "unknown"));
   }
-  return Row("CPU", TextOr(machine["cpu"], "unknown")) +
-         Row("features", Words(machine["cpu_features"])) + Row("CPUs", CpusText(machine["cpus"])) +
-         Row("threads", CompactJson(machine["threads"])) +
-         Row("kernels", fmt::format("{}: {} (available: {})", machine["kernels"].get<std::string>(),
-                                    machine["kernels_reason"].get<std::string>(),
-                                    Words(machine["kernels_available"]))) +
-         Row("decoding",
-             fmt::format("of frozen tensors by {} (back ends: {})",
-                         machine["decoder"].get<std::string>(), Words(machine["codec_backends"]))) +
+  return ReportRow("CPU", TextOr(machine["cpu"], "unknown")) +
+         ReportRow("features", Words(machine["cpu_features"])) +
+         ReportRow("CPUs", CpusText(machine["cpus"])) +
+         ReportRow("threads", CompactJson(machine["threads"])) +
+         ReportRow("kernels",
+                   fmt::format("{}: {} (available: {})", machine["kernels"].get<std::string>(),
+                               machine["kernels_reason"].get<std::string>(),
+                               Words(machine["kernels_available"]))) +
+         ReportRow("decoding", fmt::format("of frozen tensors by {} (back ends: {})",
+                                           machine["decoder"].get<std::string>(),
+                                           Words(machine["codec_backends"]))) +
          RatesText(machine["rates"]) +
-         Row("memory",
-             fmt::format("{}, {} available", BytesText(machine["memory_total_bytes"], "unknown"),
-                         BytesText(machine["memory_available_bytes"], "unknown"))) +
-         Row("cgroup limit", limit) +
-         Row("budget", fmt::format("{} where none is given",
-                                   BytesText(machine["default_budget_bytes"], ""))) +
-         Row("huge pages", TextOr(machine["huge_pages"], "none")) +
-         Row("reading", fmt::format("by {}", machine["reader"].get<std::string>())) +
+         ReportRow("memory", fmt::format("{}, {} available",
+                                         BytesText(machine["memory_total_bytes"], "unknown"),
+                                         BytesText(machine["memory_available_bytes"], "unknown"))) +
+         ReportRow("cgroup limit", limit) +
+         ReportRow("budget", fmt::format("{} where none is given",
+                                         BytesText(machine["default_budget_bytes"], ""))) +
+         ReportRow("huge pages", TextOr(machine["huge_pages"], "none")) +
+         ReportRow("reading", fmt::format("by {}", machine["reader"].get<std::string>())) +
          WarningsText(machine["warnings"]);
 }
 
 std::string ModelText(const Json& model) {
-  std::string text = Row("model", model["path"].get<std::string>()) +
-                     Row("architecture", TextOr(model["architecture"], "not stated"));
+  std::string text = ReportRow("model", model["path"].get<std::string>()) +
+                     ReportRow("architecture", TextOr(model["architecture"], "not stated"));
   if (model["supported"].get<bool>()) {
-    text += Row("supported", "yes") +
-            Row("context", fmt::format("{} positions", CompactJson(model["context_length"]))) +
-            Row("KV cache",
-                fmt::format("{} a position in f16", BytesText(model["kv_bytes_per_position"], "")));
+    text +=
+        ReportRow("supported", "yes") +
+        ReportRow("context", fmt::format("{} positions", CompactJson(model["context_length"]))) +
+        ReportRow("KV cache", fmt::format("{} a position in f16",
+                                          BytesText(model["kv_bytes_per_position"], "")));
   } else {
-    text += Row("supported", fmt::format("no: {}", model["problem"].get<std::string>()));
+    text += ReportRow("supported", fmt::format("no: {}", model["problem"].get<std::string>()));
   }
   std::string weights = BytesText(model["weight_bytes"], "");
   for (const auto& [type, bytes] : model["weight_bytes_by_type"].items()) {
     weights += fmt::format(", {} {}", type, BytesText(bytes, ""));
   }
-  return text + Row("weights", weights) +
-         Row("direct reads", model["direct_io"].get<bool>() ? "yes" : "no") +
+  return text + ReportRow("weights", weights) +
+         ReportRow("direct reads", model["direct_io"].get<bool>() ? "yes" : "no") +
          WarningsText(model["warnings"]);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/interrupt.h"
+#include "base/stopwatch.h"
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/freeze_report.h"
@@ -60,7 +61,7 @@ class PhaseBars {
       began_ = Clock::now();
       done_before_ = done;
     }
-    const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+    const double seconds = SecondsSince(began_);
     const double rate = static_cast<double>(done - std::min(done, done_before_)) / seconds;
     const auto left = static_cast<double>(total - std::min(total, done));
     bar_->Show(done, total, seconds > 0 ? RateAndTimeLeft(rate, left, format) : "");

@@ -19,8 +19,6 @@ namespace {
 // that have one for long sessions and one for short ones.
 constexpr int64_t kLeastContext = 512;
 
-std::string TokenCount(uint64_t count) { return fmt::format("{} tokens", count); }
-
 }  // namespace
 
 Result<void> Execute(const LogitsOptions& options) {
@@ -39,7 +37,7 @@ Result<void> Execute(const LogitsOptions& options) {
   const auto n_tokens = static_cast<int64_t>(tokens.size());
   const int64_t n_vocab = engine->config().n_vocab;
   THAW_ASSIGN(NpyWriter npy, NpyWriter::Create(options.out_file, {n_tokens, n_vocab}));
-  std::optional<ProgressBar> bar(std::in_place, "logits", TokenCount,
+  std::optional<ProgressBar> bar(std::in_place, "logits", FormatTokens,
                                  ShowsProgress(options.report));
   int64_t done = 0;
   const auto write = [&](std::span<const float> rows) -> Result<void> {

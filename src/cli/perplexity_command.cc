@@ -15,8 +15,6 @@
 namespace thaw::cli {
 namespace {
 
-std::string TokenCount(uint64_t count) { return fmt::format("{} tokens", count); }
-
 std::string LikelihoodJson(const TextLikelihood& likelihood, size_t n_tokens,
                            const Engine& engine) {
   return PrettyJson({{"tokens", n_tokens},
@@ -48,7 +46,7 @@ Result<void> Execute(const PerplexityOptions& options) {
                 "{}: the text has {} tokens; at least 2 are needed to score one", options.text_file,
                 tokens.size());
   }
-  std::optional<ProgressBar> bar(std::in_place, "scoring", TokenCount,
+  std::optional<ProgressBar> bar(std::in_place, "scoring", FormatTokens,
                                  ShowsProgress(options.report));
   const auto on_progress = [&bar](int64_t done, int64_t total) {
     bar->Show(static_cast<uint64_t>(done), static_cast<uint64_t>(total));

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/stopwatch.h"
+
 namespace thaw::cli {
 namespace {
 
@@ -39,7 +41,7 @@ ProfileRecorder::ProfileRecorder(const Engine& engine, Profile& profile)
 WorkTimes ProfileRecorder::Now() const {
   const CacheStatistics cache = engine_.cache_statistics();
   const PassTimes passes = engine_.pass_times();
-  return {.total = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(),
+  return {.total = SecondsSince(start_),
           .matmul = passes.matmul,
           .attention = passes.attention,
           .stall = cache.stall_seconds,

@@ -15,6 +15,8 @@ constexpr uint64_t kBarColumnsBesideDetail = 10;
 
 }  // namespace
 
+std::string FormatTokens(uint64_t count) { return fmt::format("{} tokens", count); }
+
 std::string FormatProgress(std::string_view label, uint64_t done, uint64_t total,
                            std::string (*format)(uint64_t), std::string_view detail) {
   const double share =

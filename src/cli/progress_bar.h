@@ -12,6 +12,9 @@
 
 namespace thaw::cli {
 
+// "512 tokens": a count for bars of those.
+std::string FormatTokens(uint64_t count);
+
 class ProgressBar {
  public:
   // Draws nothing unless `visible`. `format` makes text of a count ("93.8 MiB", "512 tokens").

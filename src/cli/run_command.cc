@@ -8,6 +8,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/stopwatch.h"
 #include "base/units.h"
 #include "cli/answer_stream.h"
 #include "cli/commands.h"
@@ -114,8 +115,7 @@ Result<void> Execute(const RunOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   LoadProgress progress;
   auto engine = LoadEngine(options.model, options.report, &progress);
-  report.load_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.load_seconds = SecondsSince(start);
   if (!engine) {
     if (engine.error().code == ErrorCode::kCancelled) {
       THAW_TRY(PublishStoppedLoad(progress, options, std::move(report)));

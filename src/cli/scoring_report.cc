@@ -1,5 +1,7 @@
 #include "cli/scoring_report.h"
 
+#include "base/stopwatch.h"
+
 namespace thaw::cli {
 
 ScoringRecorder::ScoringRecorder(const LoadedModel& model)
@@ -9,8 +11,7 @@ Result<void> ScoringRecorder::Publish(int64_t n_tokens, const ReportOptions& opt
   report_.model = model_->path();
   report_.load_seconds = model_.load_seconds();
   report_.generation.prompt_tokens = n_tokens;
-  report_.generation.prompt_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  report_.generation.prompt_seconds = SecondsSince(start_);
   recorder_.EndAnswer(report_.generation);
   DescribeEngine(*model_, report_);
   ReportOptions only_what_was_asked_for = options;

@@ -9,6 +9,7 @@
 
 #include "base/process.h"
 #include "base/units.h"
+#include "cli/report_row.h"
 #include "cli/standard_output.h"
 #include "io/output_file.h"
 
@@ -100,9 +101,7 @@ std::string StreamingText(const RunReport& report) {
 // A name in front of each first line, and the text behind it.
 class Table {
  public:
-  void Row(std::string_view name, const std::string& text) {
-    text_ += fmt::format("{:<14}{}\n", name, text);
-  }
+  void Row(std::string_view name, const std::string& text) { text_ += ReportRow(name, text); }
   std::string Take() { return std::move(text_); }
 
  private:

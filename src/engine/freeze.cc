@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/process.h"
+#include "base/stopwatch.h"
 #include "base/system_info.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
@@ -41,10 +42,6 @@ constexpr int64_t kStreamsOfThread = 8;
 // Tables, stacks and the heap's own share, beside the memory that is counted.
 constexpr uint64_t kGrowthBytes = 4 << 20;
 constexpr uint64_t kGrowthBytesPerThread = 512 << 10;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // A tensor on its way: its plan and what a search has found for it.
 struct Item {

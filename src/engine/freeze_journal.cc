@@ -20,7 +20,7 @@ constexpr std::string_view kTensorPrefix = "tensor-";
 constexpr uint64_t kMaxParametersBytes = 1 << 20;
 
 // Blobs are copied this many bytes at a time: few system calls, and little beside the budget.
-constexpr uint64_t kPieceBytes = 1 << 20;
+constexpr uint64_t kBlobPieceBytes = 1 << 20;
 
 // A record as it lies in the file.
 struct StoredRecord {
@@ -148,7 +148,7 @@ Result<void> FreezeJournal::ReadBlob(
   THAW_TRY(take(head));
   std::vector<std::byte> piece;
   for (uint64_t at = 0; at < record.tile_bytes; at += piece.size()) {
-    piece.resize(std::min(kPieceBytes, record.tile_bytes - at));
+    piece.resize(std::min(kBlobPieceBytes, record.tile_bytes - at));
     THAW_TRY(ReadExactlyAt(*file, at, piece));
     THAW_TRY(take(piece));
   }

@@ -68,14 +68,14 @@ struct CodedStream {
 };
 
 // What a thread keeps from stream to stream.
-struct Scratch {
+struct StreamScratch {
   std::vector<std::byte> stored;
   std::vector<float> floats;
   std::vector<uint16_t> bf16;
 };
 
 Result<void> EncodeEcq(const GgufFile& file, const TensorPlan& plan,
-                       const TrellisQuantizer& quantizer, RowRange rows, Scratch& scratch,
+                       const TrellisQuantizer& quantizer, RowRange rows, StreamScratch& scratch,
                        CodedStream& out) {
   scratch.floats.resize(static_cast<size_t>(rows.count * plan.cols));
   THAW_TRY(ReadRows(file, plan, rows, scratch.stored, scratch.floats));
@@ -88,7 +88,7 @@ Result<void> EncodeEcq(const GgufFile& file, const TensorPlan& plan,
 }
 
 Result<void> EncodeBf16(const GgufFile& file, const TensorPlan& plan, RowRange rows,
-                        Scratch& scratch, CodedStream& out) {
+                        StreamScratch& scratch, CodedStream& out) {
   scratch.bf16.resize(static_cast<size_t>(rows.count * plan.cols));
   THAW_ASSIGN(out.is_exact, ReadBf16Rows(file, plan, rows, scratch.stored, scratch.bf16));
   if (out.is_exact) AppendBf16Stream(rows.count, plan.cols, scratch.bf16, out.bytes);
@@ -149,7 +149,7 @@ Result<FreezeOutcome> FreezeTensor(const FreezeWork& work, const TensorPlan& pla
   THAW_CHECK(!is_ecq || quantizers == 1 || quantizers == plan.matrices);
   const StreamLayout layout(plan, recipe.bits_per_weight);
   TileWriter writer = StartTiles(plan, layout, tiles);
-  std::vector<Scratch> scratch(static_cast<size_t>(work.pool->thread_count()));
+  std::vector<StreamScratch> scratch(static_cast<size_t>(work.pool->thread_count()));
   FreezeOutcome outcome;
   for (int64_t begin = 0; begin < layout.count(); begin += work.batch_streams) {
     if (work.cancel != nullptr && *work.cancel) return Fail(ErrorCode::kCancelled, "stopped");
@@ -158,7 +158,7 @@ Result<FreezeOutcome> FreezeTensor(const FreezeWork& work, const TensorPlan& pla
     const auto encode = [&](int64_t first, int64_t end, int worker) {
       for (int64_t i = first; i < end; ++i) {
         CodedStream& out = batch[static_cast<size_t>(i)];
-        Scratch& own = scratch[static_cast<size_t>(worker)];
+        StreamScratch& own = scratch[static_cast<size_t>(worker)];
         const RowRange rows = layout.rows(begin + i);
         const auto matrix = quantizers > 1 ? layout.matrix_of(begin + i) : 0;
         Result<void> done =

@@ -22,7 +22,7 @@ namespace {
 constexpr double kErrorTolerance = 1e-4;
 
 // What a thread keeps from tile to tile.
-struct Scratch {
+struct TileScratch {
   std::vector<std::byte> tile;
   std::vector<std::byte> packed;
   std::vector<std::byte> stored;
@@ -55,7 +55,7 @@ class TileVerifier {
     return {rows.row_begin, rows.row_count};
   }
 
-  Result<void> Verify(int64_t tile, Scratch& scratch, TileSums& sums) const {
+  Result<void> Verify(int64_t tile, TileScratch& scratch, TileSums& sums) const {
     const FrozenTileEntry& entry = frozen_.tiles[static_cast<size_t>(tile)];
     const RowRange rows = RowsOf(tile);
     scratch.tile.resize(entry.bytes);
@@ -85,8 +85,8 @@ class TileVerifier {
                        frozen_.tiles[static_cast<size_t>(tile)].offset);
   }
 
-  Result<void> CompareGroup(int64_t tile, RowRange rows, const std::byte* packed, Scratch& scratch,
-                            TileSums& sums) const {
+  Result<void> CompareGroup(int64_t tile, RowRange rows, const std::byte* packed,
+                            TileScratch& scratch, TileSums& sums) const {
     const auto weights = static_cast<size_t>(rows.count * frozen_.cols);
     const bool is_exact = frozen_.kind == FrozenKind::kBf16;
     scratch.row.resize(static_cast<size_t>(RowBytes(ThawedType(frozen_.kind), frozen_.cols)));
@@ -115,7 +115,7 @@ class TileVerifier {
   }
 
   // Of the row in `scratch.row`, whose source begins at `begin`.
-  Result<void> AddErrors(int64_t row, size_t begin, Scratch& scratch, TileSums& sums) const {
+  Result<void> AddErrors(int64_t row, size_t begin, TileScratch& scratch, TileSums& sums) const {
     const auto cols = static_cast<size_t>(frozen_.cols);
     scratch.thawed.resize(cols);
     THAW_TRY(Dequantize(ElementType::kQ8_0, scratch.row, scratch.thawed));
@@ -178,7 +178,7 @@ Result<void> VerifyFrozenTensor(const VerifyWork& work, const VerifiedTensor& te
                               std::move(column_weights));
   const auto count = std::ssize(frozen.tiles);
   const int64_t batch = work.pool->thread_count();
-  std::vector<Scratch> scratch(static_cast<size_t>(batch));
+  std::vector<TileScratch> scratch(static_cast<size_t>(batch));
   double error = 0;
   double energy = 0;
   for (int64_t begin = 0; begin < count; begin += batch) {

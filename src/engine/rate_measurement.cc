@@ -18,6 +18,7 @@
 #include "base/cpu_features.h"
 #include "base/function_ref.h"
 #include "base/round_up.h"
+#include "base/stopwatch.h"
 #include "base/units.h"
 #include "engine/random_weights.h"
 #include "io/read_queue.h"
@@ -31,10 +32,6 @@ namespace thaw {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // A median needs three.
 constexpr size_t kMinSlices = 3;

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/stopwatch.h"
 #include "engine/stop_matcher.h"
 #include "sampling/sampler.h"
 #include "tokenizer/detokenizer.h"
@@ -13,10 +14,6 @@ namespace thaw {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 }  // namespace
 

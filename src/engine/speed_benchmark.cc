@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/stopwatch.h"
 #include "engine/session.h"
 #include "sampling/split_mix.h"
 
@@ -16,10 +17,6 @@ namespace thaw {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Less than this in memory is measured over the reserve instead: what stays in the cache of a core
 // tells nothing of memory, and the reserve is no worse.

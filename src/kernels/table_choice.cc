@@ -5,15 +5,16 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/stopwatch.h"
 
 namespace thaw {
 namespace {
 
 // Of both types together some 100 us by dot products of AVX-512: long beside the clock's step, and
 // short enough that of five times one is undisturbed.
-constexpr int64_t kRows = 64;
-constexpr int64_t kLength = 2048;
-constexpr int64_t kTokens = 64;
+constexpr int64_t kTimedRows = 64;
+constexpr int64_t kTimedLength = 2048;
+constexpr int64_t kTimedTokens = 64;
 
 constexpr ElementType kTypes[] = {ElementType::kQ4_K, ElementType::kQ6_K};
 
@@ -40,31 +41,32 @@ double ProductTimer::operator()(const KernelTable& table) {
   if (rows_ == nullptr) Prepare(table);
   const auto start = Clock::now();
   for (const ElementType type : kTypes) {
-    table.matmul({type, rows_, kRows, kLength, table.packs_rows}, 0, kRows, activations_,
-                 out_.data(), kRows, scratch_);
+    table.matmul({type, rows_, kTimedRows, kTimedLength, table.packs_rows}, 0, kTimedRows,
+                 activations_, out_.data(), kTimedRows, scratch_);
   }
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  return SecondsSince(start);
 }
 
 // Every table quantizes activations to the same bits.
 void ProductTimer::Prepare(const KernelTable& table) {
   int64_t row_bytes = 0;
-  for (const ElementType type : kTypes) row_bytes = std::max(row_bytes, RowBytes(type, kLength));
-  const int64_t quantized_bytes = ActivationBytes(kTokens, kLength);
-  const int64_t scratch_bytes = MatMulScratchBytes(kLength);
+  for (const ElementType type : kTypes)
+    row_bytes = std::max(row_bytes, RowBytes(type, kTimedLength));
+  const int64_t quantized_bytes = ActivationBytes(kTimedTokens, kTimedLength);
+  const int64_t scratch_bytes = MatMulScratchBytes(kTimedLength);
   auto memory = AlignedBuffer::Allocate(
-      static_cast<size_t>(quantized_bytes + scratch_bytes + kRows * row_bytes),
+      static_cast<size_t>(quantized_bytes + scratch_bytes + kTimedRows * row_bytes),
       "timing the kernels");
   THAW_CHECK(memory);
   memory_ = *std::move(memory);
   scratch_ = memory_.data() + quantized_bytes;
   rows_ = scratch_ + scratch_bytes;
-  std::fill_n(rows_, kRows * row_bytes, kRowByte);
-  values_.assign(kTokens * kLength, 1.0f);
-  out_.resize(kTokens * kRows);
+  std::fill_n(rows_, kTimedRows * row_bytes, kRowByte);
+  values_.assign(kTimedTokens * kTimedLength, 1.0f);
+  out_.resize(kTimedTokens * kTimedRows);
   activations_ =
-      ViewActivations(values_.data(), kTokens, kLength, memory_.data(), /*is_wide=*/true);
-  table.quantize_activations(activations_, 0, kTokens);
+      ViewActivations(values_.data(), kTimedTokens, kTimedLength, memory_.data(), /*is_wide=*/true);
+  table.quantize_activations(activations_, 0, kTimedTokens);
 }
 
 }  // namespace thaw

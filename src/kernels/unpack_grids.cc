@@ -145,7 +145,7 @@ void UnpackIQ1_M(const BlockIQ1_M& block, int8_t* quants, float* scales) {
   }
 }
 
-constexpr auto kUnpackers = std::to_array<RowUnpacker>({
+constexpr auto kGridUnpackers = std::to_array<RowUnpacker>({
     {ElementType::kIQ1_S, false, UnpackRow<BlockIQ1_S, UnpackIQ1_S>},
     {ElementType::kIQ1_M, false, UnpackRow<BlockIQ1_M, UnpackIQ1_M>},
     {ElementType::kIQ2_XXS, false, UnpackRow<BlockIQ2_XXS, UnpackIQ2_XXS>},
@@ -157,6 +157,6 @@ constexpr auto kUnpackers = std::to_array<RowUnpacker>({
 
 }  // namespace
 
-std::span<const RowUnpacker> GridUnpackers() { return kUnpackers; }
+std::span<const RowUnpacker> GridUnpackers() { return kGridUnpackers; }
 
 }  // namespace thaw

@@ -96,7 +96,7 @@ void UnpackIQ4_XS(const BlockIQ4_XS& block, int8_t* quants, float* scales) {
   }
 }
 
-constexpr auto kUnpackers = std::to_array<RowUnpacker>({
+constexpr auto kKQuantUnpackers = std::to_array<RowUnpacker>({
     {ElementType::kQ2_K, true, UnpackRowWithOffsets<BlockQ2_K, UnpackQ2_K>},
     {ElementType::kQ3_K, false, UnpackRow<BlockQ3_K, UnpackQ3_K>},
     {ElementType::kQ4_K, true, UnpackRowWithOffsets<BlockQ4_K, UnpackQ4_K>},
@@ -107,6 +107,6 @@ constexpr auto kUnpackers = std::to_array<RowUnpacker>({
 
 }  // namespace
 
-std::span<const RowUnpacker> KQuantUnpackers() { return kUnpackers; }
+std::span<const RowUnpacker> KQuantUnpackers() { return kKQuantUnpackers; }
 
 }  // namespace thaw

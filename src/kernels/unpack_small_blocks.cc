@@ -64,7 +64,7 @@ void UnpackNVFP4(const BlockNVFP4& block, int8_t* quants, float* scales) {
   }
 }
 
-constexpr auto kUnpackers = std::to_array<RowUnpacker>({
+constexpr auto kSmallBlockUnpackers = std::to_array<RowUnpacker>({
     {ElementType::kQ4_0, false, UnpackRow<BlockQ4_0, UnpackQ4_0>},
     {ElementType::kQ4_1, true, UnpackRowWithOffsets<BlockQ4_1, UnpackQ4_1>},
     {ElementType::kQ5_0, false, UnpackRow<BlockQ5_0, UnpackQ5_0>},
@@ -77,6 +77,6 @@ constexpr auto kUnpackers = std::to_array<RowUnpacker>({
 
 }  // namespace
 
-std::span<const RowUnpacker> SmallBlockUnpackers() { return kUnpackers; }
+std::span<const RowUnpacker> SmallBlockUnpackers() { return kSmallBlockUnpackers; }
 
 }  // namespace thaw

@@ -32,13 +32,13 @@ void UnpackTQ2_0(const BlockTQ2_0& block, int8_t* quants, float* scales) {
   std::fill_n(scales, 16, F16ToF32(block.d));
 }
 
-constexpr auto kUnpackers = std::to_array<RowUnpacker>({
+constexpr auto kTernaryUnpackers = std::to_array<RowUnpacker>({
     {ElementType::kTQ1_0, false, UnpackRow<BlockTQ1_0, UnpackTQ1_0>},
     {ElementType::kTQ2_0, false, UnpackRow<BlockTQ2_0, UnpackTQ2_0>},
 });
 
 }  // namespace
 
-std::span<const RowUnpacker> TernaryUnpackers() { return kUnpackers; }
+std::span<const RowUnpacker> TernaryUnpackers() { return kTernaryUnpackers; }
 
 }  // namespace thaw
