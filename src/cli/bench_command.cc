@@ -21,6 +21,7 @@
 #include "engine/speed_benchmark.h"
 #include "gguf/gguf_file.h"
 #include "io/page_cache.h"
+#include "tensor/element_type.h"
 
 namespace thaw::cli {
 namespace {
@@ -173,7 +174,8 @@ Result<void> Execute(const BenchOptions& options) {
   BenchReport report = {.model = model.path, .load_seconds = engine.load_seconds()};
   if (!options.shape.empty()) {
     report.shape = options.shape;
-    report.type = options.type;
+    THAW_ASSIGN(const ElementType type, FindWeightType(options.type));
+    report.type = Info(type).name;
   }
   RunReport statistics;
   THAW_ASSIGN(report.speed, Measure(*engine, options, statistics));

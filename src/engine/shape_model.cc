@@ -407,6 +407,9 @@ Result<void> AppendMatrix(const ShapeTensor& tensor, ElementType type, uint64_t 
   return {};
 }
 
+// Names of types are ASCII.
+char Upper(char c) { return 'a' <= c && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
+
 }  // namespace
 
 std::span<const ModelShape> KnownShapes() { return kShapes; }
@@ -425,7 +428,7 @@ Result<ElementType> FindWeightType(std::string_view name) {
   std::vector<std::string_view> known;
   for (const ElementTypeInfo& info : AllElementTypes()) {
     if (!CanMultiply(info.type)) continue;
-    if (info.name == name) return info.type;
+    if (std::ranges::equal(std::string_view(info.name), name, {}, Upper, Upper)) return info.type;
     known.push_back(info.name);
   }
   return Fail(ErrorCode::kNotFound, "there are no weights of type {}; known are: {}", Quote(name),

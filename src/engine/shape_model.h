@@ -53,8 +53,8 @@ std::span<const ModelShape> KnownShapes();
 // kNotFound, with the names that there are, for a name that is not known.
 Result<const ModelShape*> FindShape(std::string_view name);
 
-// The type of that name that matrices can have. kNotFound, with the names that there are, for any
-// other.
+// The type of that name, in letters of either case, that matrices can have. kNotFound, with the
+// names that there are, for any other.
 Result<ElementType> FindWeightType(std::string_view name);
 
 // Bytes of the tensors. kInvalidArgument for a shape that makes no sense, for a type that cannot be

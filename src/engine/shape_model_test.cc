@@ -245,7 +245,9 @@ TEST(KnownShapes, HaveRowsOfWholeBlocksOfEveryType) {
 TEST(FindWeightType, FindsWhatCanBeMultipliedAndListsItForAnythingElse) {
   EXPECT_EQ(*FindWeightType("Q4_K"), ElementType::kQ4_K);
   EXPECT_EQ(*FindWeightType("F32"), ElementType::kF32);
-  for (const char* name : {"Q9_9", "I32", ""}) {
+  EXPECT_EQ(*FindWeightType("q4_k"), ElementType::kQ4_K);
+  EXPECT_EQ(*FindWeightType("iq4_Xs"), ElementType::kIQ4_XS);
+  for (const char* name : {"Q9_9", "q4_", "q4_k_m", "I32", ""}) {
     const auto type = FindWeightType(name);
     ASSERT_FALSE(type);
     EXPECT_EQ(type.error().code, ErrorCode::kNotFound);

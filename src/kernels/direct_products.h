@@ -270,12 +270,12 @@ inline constexpr int kLinesOfOutlier = V::kLanes / 4;
 
 // Adds what outliers contribute to one token. Where it is the only one, memory from `next` on is
 // asked for meanwhile; steps of several tokens ask by themselves.
-template <typename V, typename F, int kTokens>
+template <typename V, typename F, bool kIsAlone>
 [[gnu::noinline]] typename V::Floats AddOutliers(const std::byte* group, int64_t k, int lane,
                                                  OutlierSpan outliers, const std::byte* next,
                                                  typename V::Floats total) {
   for (const Outlier* outlier = outliers.begin; outlier != outliers.end; ++outlier) {
-    if (kTokens == 1 && (kLoadsWholeLines<V, F> || (V::AsksAheadIntoL2() && lane == 0))) {
+    if (kIsAlone && (kLoadsWholeLines<V, F> || (V::AsksAheadIntoL2() && lane == 0))) {
 #pragma GCC unroll 4
       for (int i = 0; i < kLinesOfOutlier<V>; ++i, next += 64) __builtin_prefetch(next, 0, kIntoL2);
     }
@@ -398,8 +398,8 @@ template <typename V, typename F, int kTokens>
         if (outliers.begin == outliers.end) continue;
 #pragma GCC unroll 4
         for (int part = 0; part < kParts; ++part) {
-          sums[part].total[t] = AddOutliers<V, F, kTokens>(group, k, part * V::kLanes, outliers,
-                                                           next, sums[part].total[t]);
+          sums[part].total[t] = AddOutliers<V, F, kTokens == 1>(
+              group, k, part * V::kLanes, outliers, next, sums[part].total[t]);
         }
       }
     }

@@ -164,7 +164,7 @@ def test_a_generated_model_that_is_not_kept_leaves_nothing_behind(thaw, tmp_path
 def test_a_generated_model_is_kept_where_that_is_asked_for(thaw, tmp_path):
     kept = tmp_path / "kept.gguf"
     brief_run = ("--prefill", 0, "--decode", 1, "--runs", 1, "--json")
-    report = json.loads(thaw.results("bench", "--shape", "tinyllama-1.1b", "--type", "IQ1_S",
+    report = json.loads(thaw.results("bench", "--shape", "tinyllama-1.1b", "--type", "iq1_s",
                                      "--out", kept, *brief_run))
     assert report["model"]["path"] == str(kept)
     assert report["model"]["shape"] == "tinyllama-1.1b" and report["model"]["type"] == "IQ1_S"
