@@ -18,7 +18,7 @@ endif()
 if(CMAKE_UNITY_BUILD)
   # What is in several files together: a local name may be that of another file's constant, and a class
   # may have members of unnamed namespaces. Builds without it watch the first for all names.
-  add_compile_options(-Wno-shadow -Wno-subobject-linkage)
+  add_compile_options(-Wno-shadow $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endif()
 if(THAW_SANITIZE)
   add_compile_options(-fsanitize=${THAW_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
