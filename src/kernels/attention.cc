@@ -16,6 +16,53 @@ constexpr float kLog2E = 0x1.715476p+0f;
 
 int64_t TileRows(int64_t group) { return AttentionTileTokens(group) * group; }
 
+// Units of kQ8_0: their positions, and where number i of a block of one of them lies.
+struct PairedUnits {
+  int64_t positions;
+  int64_t (*place)(int64_t lane, int64_t i);
+};
+constexpr PairedUnits kPairedKeys = {kKeyUnit, [](int64_t lane, int64_t i) {
+                                       return (kKeyUnit + i / 2 * kKeyUnit + lane) * 2 + i % 2;
+                                     }};
+constexpr PairedUnits kPairedValues = {kPairedValueUnit, [](int64_t lane, int64_t i) {
+                                         return (kPairedValueUnit + lane / 2 * kKvBlock + i) * 2 +
+                                                lane % 2;
+                                       }};
+
+// Bytes before the first block of the unit of a position.
+int64_t UnitOffset(const PairedUnits& units, int64_t n, int64_t position) {
+  return position / units.positions * units.positions * KvRowBytes(KvType::kQ8_0, n);
+}
+
+void StorePaired(const PairedUnits& units, const KernelTable& table, const float* x, int64_t n,
+                 int64_t position, std::byte* to) {
+  std::byte* block = to + UnitOffset(units, n, position);
+  const int64_t lane = position % units.positions;
+  for (int64_t begin = 0; begin < n; begin += kKvBlock) {
+    std::byte row[kKvBlockBytes];
+    table.store_kv(x + begin, kKvBlock, KvType::kQ8_0, row);
+    std::memcpy(block + lane * 2, row, 2);
+    for (int64_t i = 0; i < kKvBlock; ++i) block[units.place(lane, i)] = row[2 + i];
+    block += units.positions * kKvBlockBytes;
+  }
+}
+
+void CopyPaired(const PairedUnits& units, int64_t n, const std::byte* from, int64_t from_position,
+                std::byte* to, int64_t to_position) {
+  from += UnitOffset(units, n, from_position);
+  to += UnitOffset(units, n, to_position);
+  const int64_t from_lane = from_position % units.positions;
+  const int64_t to_lane = to_position % units.positions;
+  for (int64_t begin = 0; begin < n; begin += kKvBlock) {
+    std::memcpy(to + to_lane * 2, from + from_lane * 2, 2);
+    for (int64_t i = 0; i < kKvBlock; ++i) {
+      to[units.place(to_lane, i)] = from[units.place(from_lane, i)];
+    }
+    from += units.positions * kKvBlockBytes;
+    to += units.positions * kKvBlockBytes;
+  }
+}
+
 // Adds the state of a row's next span to that of the spans before.
 void Merge(const float* next, int64_t v_head_dim, float* state) {
   const int64_t largest_at = PaddedValues(v_head_dim);
@@ -75,21 +122,22 @@ int64_t KeyBytes(KvType type, int64_t head_dim, int64_t n_positions) {
   return RoundUp(n_positions, kKeyUnit) * KvRowBytes(type, head_dim);
 }
 
+int64_t ValueBytes(KvType type, int64_t v_head_dim, int64_t n_positions) {
+  const int64_t unit = type == KvType::kQ8_0 ? kPairedValueUnit : 1;
+  return RoundUp(n_positions, unit) * KvRowBytes(type, v_head_dim);
+}
+
 void StoreKey(const KernelTable& table, const float* x, int64_t n, KvType type, int64_t position,
               std::byte* keys) {
+  if (type == KvType::kQ8_0) return StorePaired(kPairedKeys, table, x, n, position, keys);
   std::byte* unit = keys + position / kKeyUnit * kKeyUnit * KvRowBytes(type, n);
   const int64_t lane = position % kKeyUnit;
-  std::byte row[kKvBlock * sizeof(float)];  // a part of the key as a row
-  for (int64_t begin = 0; begin < n; begin += kKvBlock) {
-    const int64_t count = std::min(kKvBlock, n - begin);
+  const int64_t size = type == KvType::kF32 ? 4 : 2;
+  constexpr int64_t kPart = 32;
+  std::byte row[kPart * sizeof(float)];  // a part of the key as a row
+  for (int64_t begin = 0; begin < n; begin += kPart) {
+    const int64_t count = std::min(kPart, n - begin);
     table.store_kv(x + begin, count, type, row);
-    if (type == KvType::kQ8_0) {
-      std::memcpy(unit + lane * 2, row, 2);
-      for (int64_t i = 0; i < count; ++i) unit[(2 + i) * kKeyUnit + lane] = row[2 + i];
-      unit += kKeyUnit * kKvBlockBytes;
-      continue;
-    }
-    const int64_t size = type == KvType::kF32 ? 4 : 2;
     for (int64_t i = 0; i < count; ++i) {
       std::memcpy(unit + ((begin + i) * kKeyUnit + lane) * size, row + i * size,
                   static_cast<size_t>(size));
@@ -97,27 +145,35 @@ void StoreKey(const KernelTable& table, const float* x, int64_t n, KvType type, 
   }
 }
 
+void StoreValue(const KernelTable& table, const float* x, int64_t n, KvType type, int64_t position,
+                std::byte* values) {
+  if (type == KvType::kQ8_0) return StorePaired(kPairedValues, table, x, n, position, values);
+  table.store_kv(x, n, type, values + position * KvRowBytes(type, n));
+}
+
 void CopyKey(KvType type, int64_t n, const std::byte* from, int64_t from_position, std::byte* to,
              int64_t to_position) {
-  const int64_t unit_bytes = kKeyUnit * KvRowBytes(type, n);
-  const std::byte* source = from + from_position / kKeyUnit * unit_bytes;
-  std::byte* target = to + to_position / kKeyUnit * unit_bytes;
-  const int64_t source_lane = from_position % kKeyUnit;
-  const int64_t target_lane = to_position % kKeyUnit;
-  // Runs of `count` numbers of `size` bytes, of 16 keys each.
-  const auto copy = [&](int64_t count, int64_t size) {
-    for (int64_t i = 0; i < count; ++i) {
-      std::memcpy(target + target_lane * size, source + source_lane * size,
-                  static_cast<size_t>(size));
-      source += kKeyUnit * size;
-      target += kKeyUnit * size;
-    }
-  };
-  if (type != KvType::kQ8_0) return copy(n, type == KvType::kF32 ? 4 : 2);
-  for (int64_t block = 0; block < n / kKvBlock; ++block) {
-    copy(1, 2);
-    copy(kKvBlock, 1);
+  if (type == KvType::kQ8_0) {
+    return CopyPaired(kPairedKeys, n, from, from_position, to, to_position);
   }
+  const int64_t size = type == KvType::kF32 ? 4 : 2;
+  const auto offset = [&](int64_t position) {
+    return position / kKeyUnit * kKeyUnit * KvRowBytes(type, n) + position % kKeyUnit * size;
+  };
+  from += offset(from_position);
+  to += offset(to_position);
+  for (int64_t i = 0; i < n; ++i) {
+    std::memcpy(to + i * kKeyUnit * size, from + i * kKeyUnit * size, static_cast<size_t>(size));
+  }
+}
+
+void CopyValue(KvType type, int64_t n, const std::byte* from, int64_t from_position, std::byte* to,
+               int64_t to_position) {
+  if (type == KvType::kQ8_0) {
+    return CopyPaired(kPairedValues, n, from, from_position, to, to_position);
+  }
+  const int64_t row = KvRowBytes(type, n);
+  std::memcpy(to + to_position * row, from + from_position * row, static_cast<size_t>(row));
 }
 
 int64_t AttentionTileTokens(int64_t group) { return std::max<int64_t>(1, kTileRows / group); }
@@ -126,15 +182,17 @@ SpanScratch LayOutSpanScratch(int64_t rows, int64_t head_dim, std::byte* scratch
   SpanScratch parts;
   parts.q = reinterpret_cast<float*>(scratch);
   parts.scores = parts.q + (rows * head_dim + 15) / 16 * 16;
-  parts.keys = parts.scores + rows * kAttentionBlock;
+  parts.weights = reinterpret_cast<int16_t*>(parts.scores + rows * kAttentionBlock);
+  parts.keys = reinterpret_cast<float*>(parts.weights + (rows * kWeightStride + 31) / 32 * 32);
   parts.values = parts.keys + head_dim * kAttentionBlock;
   return parts;
 }
 
 int64_t SpanScratchBytes(int64_t rows, int64_t head_dim, int64_t v_head_dim) {
   const int64_t q = (rows * head_dim + 15) / 16 * 16;
+  const int64_t weights = (rows * kWeightStride + 31) / 32 * 32;
   const int64_t floats = q + (rows + head_dim + PaddedValues(v_head_dim)) * kAttentionBlock;
-  return floats * int64_t{sizeof(float)};
+  return weights * int64_t{sizeof(int16_t)} + floats * int64_t{sizeof(float)};
 }
 
 int64_t AttentionScratchBytes(int64_t group, int64_t head_dim, int64_t v_head_dim) {

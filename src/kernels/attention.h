@@ -15,9 +15,9 @@
 // The caller owns everything. All functions are pure.
 //
 // Costs: a tile reads every visible key and value once, whatever its rows; tiles of more than 8
-// rows turn narrow types into float32 in their scratch first. Scratch does not grow with the
-// context; states of spans that run apart from each other do, by one row of v_head_dim numbers for
-// each head and span.
+// rows turn float16 and bfloat16 into float32 in their scratch first. Scratch does not grow with
+// the context; states of spans that run apart from each other do, by one row of v_head_dim numbers
+// for each head and span.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +38,9 @@ enum class KvType {
 
 inline constexpr KvType kAllKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0};
 
-// A block of kQ8_0: a scale in bfloat16, then 32 int8; number = scale * int8. The blocks of a row
-// follow each other without gaps, at any alignment.
+// A block of kQ8_0: a scale in bfloat16, then 32 int8; number = scale * int8. Queries, and weights
+// of values times the scales of those, are rounded to 16 bits, so that products are sums of
+// integers (docs/decisions/0006).
 //
 // The scale is that of the block's largest magnitude / 127, rounded to nearest, and the integers
 // are rounded for that rounded scale, so a number is off by at most half the scale. Two bytes hold
@@ -50,12 +51,17 @@ inline constexpr KvType kAllKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF
 inline constexpr int64_t kKvBlock = 32;
 inline constexpr int64_t kKvBlockBytes = 2 + kKvBlock;
 
-// Values of one KV head are rows, one for each position: v_head_dim numbers, in blocks for kQ8_0.
+// Values of one KV head are rows, one for each position: v_head_dim numbers.
 //
 // Keys are interleaved in units of 16 positions, so that one load brings the same number of 16
 // keys, one for each lane of a 64-byte vector: [head_dim][16] numbers, position by position the
-// fastest; for kQ8_0 [head_dim / 32] of 16 scales, then [32][16] int8.
+// fastest.
+//
+// kQ8_0 pairs what a product sums at once. A unit of keys is [head_dim / 32] of 16 scales, then
+// [32 / 2][16][2] int8, pairs of numbers; values come in units of 64 positions, [v_head_dim / 32]
+// of 64 scales, then [64 / 2][32][2] int8, pairs of positions.
 inline constexpr int64_t kKeyUnit = 16;
+inline constexpr int64_t kPairedValueUnit = 64;
 
 // "f32", "f16", "bf16" or "q8_0".
 std::string_view KvTypeName(KvType type);
@@ -63,20 +69,27 @@ std::string_view KvTypeName(KvType type);
 // Whether rows of n numbers can be stored so: those of kQ8_0 are whole blocks.
 bool CanStoreKv(KvType type, int64_t n);
 
-// Bytes of a stored row of n numbers; a started block counts as a whole one. A unit of keys takes
-// kKeyUnit times as much.
+// Bytes of a stored row of n numbers; a started block counts as a whole one. A unit takes as many
+// times as much as it has positions.
 int64_t KvRowBytes(KvType type, int64_t n);
 
-// Bytes of the keys of n_positions positions; a started unit counts as a whole one.
+// Bytes of the keys and of the values of n_positions positions; a started unit counts as a whole
+// one.
 int64_t KeyBytes(KvType type, int64_t head_dim, int64_t n_positions);
+int64_t ValueBytes(KvType type, int64_t v_head_dim, int64_t n_positions);
 
-// Stores a key of n numbers, as the table's store_kv rounds them, as that of `position` in `keys`.
+// Stores a key or a value of n numbers, as the table's store_kv rounds them, as that of `position`.
 void StoreKey(const KernelTable& table, const float* x, int64_t n, KvType type, int64_t position,
               std::byte* keys);
+void StoreValue(const KernelTable& table, const float* x, int64_t n, KvType type, int64_t position,
+                std::byte* values);
 
-// Copies a key of n numbers from one place of `from` to another of `to`, as they are stored.
+// Copies a key or a value of n numbers from one place of `from` to another of `to`, as they are
+// stored.
 void CopyKey(KvType type, int64_t n, const std::byte* from, int64_t from_position, std::byte* to,
              int64_t to_position);
+void CopyValue(KvType type, int64_t n, const std::byte* from, int64_t from_position, std::byte* to,
+               int64_t to_position);
 
 // A block's keys or values, 16 KiB in float32 at a head size of 64, stay in the first-level cache
 // while the rows of a tile pass by. With 128 prefill was 4 % faster, having fewer rounds of finding
@@ -107,7 +120,7 @@ struct AttentionArguments {
 
   KvType kv_type = KvType::kF32;  // CanStoreKv of both head sizes
   const std::byte* k = nullptr;   // units of keys from position 0 on
-  const std::byte* v = nullptr;   // rows of values likewise
+  const std::byte* v = nullptr;   // values likewise
   int64_t ring = 0;  // position p lies where p % ring does, whole blocks; 0: where p does
 
   float scale = 1;     // of q . k before the softmax
@@ -144,8 +157,8 @@ constexpr int64_t AttentionSpanOf(int64_t position) { return position / kAttenti
 
 // What the positions of one span come to for one row: the sums of the values, each weighted by
 // 2^(score - largest), score in units of log2(e); then `largest`, then the sum of the weights.
-// The sums are padded to whole cache lines with zeros; the two numbers begin the next one. The last
-// line is for tables that sum weights by the lanes of a vector.
+// The sums are padded to whole cache lines with zeros; the two numbers begin the next one. Behind
+// them tables keep numbers of their own, in the last line by the lanes of a vector.
 inline constexpr int64_t kStateLanes = 16;
 inline constexpr int64_t kStateTail = 32;
 constexpr int64_t PaddedValues(int64_t v_head_dim) { return (v_head_dim + 15) / 16 * 16; }
@@ -157,13 +170,18 @@ constexpr int64_t AttentionStateFloats(int64_t v_head_dim) {
 inline constexpr float kLowestScore = -0x1.fffffep127f;
 
 // What attend_span keeps for its time, each part beginning on a cache line: the queries times the
-// scale, the scores of a block, and its keys (as units) and values (as padded rows) in float32.
+// scale, the scores of a block, and its keys (as units) and values (as padded rows) in float32; for
+// kQ8_0 instead of the latter weights in int16.
 struct SpanScratch {
-  float* q;       // [rows, head_dim]
-  float* scores;  // [rows, kAttentionBlock]
-  float* keys;    // [kAttentionBlock / kKeyUnit] of [head_dim][kKeyUnit]
-  float* values;  // [kAttentionBlock, PaddedValues(v_head_dim)]
+  float* q;          // [rows, head_dim]
+  float* scores;     // [rows, kAttentionBlock]
+  int16_t* weights;  // [rows, kWeightStride]
+  float* keys;       // [kAttentionBlock / kKeyUnit] of [head_dim][kKeyUnit]
+  float* values;     // [kAttentionBlock, PaddedValues(v_head_dim)]
 };
+// From row to row of weights. At powers of two apart, rows share banks of the first-level cache: a
+// Zen 3 did 60 multiply-adds a nanosecond at 64, and 74 at 80.
+inline constexpr int64_t kWeightStride = kAttentionBlock + 16;
 SpanScratch LayOutSpanScratch(int64_t rows, int64_t head_dim, std::byte* scratch);
 int64_t SpanScratchBytes(int64_t rows, int64_t head_dim, int64_t v_head_dim);
 

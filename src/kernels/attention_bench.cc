@@ -43,7 +43,7 @@ class Heads {
   Heads(const KernelTable& table, KvType type, int64_t group, int64_t n_positions, int64_t n_heads,
         int64_t n_tokens)
       : key_bytes_(KeyBytes(type, kHeadDim, n_positions)),
-        value_bytes_(n_positions * KvRowBytes(type, kHeadDim)),
+        value_bytes_(ValueBytes(type, kHeadDim, n_positions)),
         k_(Memory(n_heads * key_bytes_)),
         v_(Memory(n_heads * value_bytes_)),
         scratch_(Memory(AttentionScratchBytes(group, kHeadDim, kHeadDim))) {
@@ -55,8 +55,7 @@ class Heads {
       for (int64_t i = 0; i < n_positions; ++i) {
         const float* x = numbers.data() + i % 16 * kHeadDim;
         StoreKey(table, x, kHeadDim, type, i, k_.data() + head * key_bytes_);
-        table.store_kv(x, kHeadDim, type,
-                       v_.data() + head * value_bytes_ + i * KvRowBytes(type, kHeadDim));
+        StoreValue(table, x, kHeadDim, type, i, v_.data() + head * value_bytes_);
       }
     }
     arguments_ = {.q_stride = group * kHeadDim,

@@ -7,13 +7,19 @@
 //                                  converted as they are loaded
 //   kValueRows, kValueVectors      rows and vectors of a product with such values
 //   kPanelRows, kPanelVectors      rows and vectors of products with what is float32 already
-//   LoadBytes, BroadcastBF16       kLanes numbers of 8 bits, and one of 16 in every lane
+//   kPairRows, kPairVectors        the same of products of int16
+//   Ints, ZeroInts, ToFloats       kLanes integers of 32 bits; as floats
+//   WidenPairs                     kLanes pairs of int8, at any alignment, as pairs of int16
+//   SetPair                        a pair of int16 in every lane
+//   AddProducts(sum, a, b)         sum + a[0] b[0] + a[1] b[1], of pairs
+//   StoreShorts(to, a, b)          two vectors of floats, rounded to the nearest int16
 //   AheadBytes, Prefetch           how far ahead memory is asked for where a token stands alone, by
 //                                  the bytes of a block; asks for a line
 //
 // Row invariance: a score is one chain of fma over the numbers of a head, a sum of values one chain
 // over positions, whatever rows and vectors share the registers; conversion to float32 is exact, so
-// that it does not matter where it is done.
+// that it does not matter where it is done. Sums of integers are exact too, and what a row of
+// queries or weights is rounded to depends on that row and the block alone.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +27,7 @@
 #include <cstring>
 
 #include "kernels/attention.h"
+#include "kernels/attention_pairs.h"
 #include "kernels/vector_math.h"
 
 namespace thaw::attention_tile {
@@ -30,13 +37,8 @@ namespace thaw::attention_tile {
 // of the rate on a Zen 4.
 constexpr int64_t kLeadBytes = 256;
 
-// Of a unit of keys as kQ8_0: 16 scales and 32 numbers of each key.
-constexpr int64_t kUnitBlockBytes = kKvBlockBytes * kKeyUnit;
-
 template <KvType type>
-constexpr int64_t kNumberBytes = type == KvType::kF32    ? 4
-                                 : type == KvType::kQ8_0 ? 1
-                                                         : 2;
+constexpr int64_t kNumberBytes = type == KvType::kF32 ? 4 : 2;
 
 // A vector of numbers of a float type, one after the other.
 template <typename V, KvType type>
@@ -62,25 +64,8 @@ class KeyColumns {
     return columns;
   }
 
-  // Before the first of each kKvBlock numbers.
-  template <int kVectors>
-  void Begin(int64_t i) {
-    if constexpr (type == KvType::kQ8_0) {
-      for (int j = 0; j < kVectors; ++j) {
-        scales_[j] =
-            V::LoadBF16(data_ + i / kKvBlock * kUnitBlockBytes +
-                        j * V::kLanes / kKeyUnit * unit_bytes_ + j * V::kLanes % kKeyUnit * 2);
-      }
-    }
-  }
   typename V::Type Load(int64_t i, int j) const {
-    if constexpr (type == KvType::kQ8_0) {
-      const std::byte* bytes =
-          data_ + i / kKvBlock * kUnitBlockBytes + (2 + i % kKvBlock) * kKeyUnit + Offset(j);
-      return V::Mul(scales_[j], V::LoadBytes(bytes));
-    } else {
-      return LoadNumbers<V, type>(data_ + i * kKeyUnit * kNumberBytes<type> + Offset(j));
-    }
+    return LoadNumbers<V, type>(data_ + i * kKeyUnit * kNumberBytes<type> + Offset(j));
   }
 
   void Prefetch(int64_t i) const {
@@ -96,7 +81,6 @@ class KeyColumns {
   const std::byte* data_;
   int64_t unit_bytes_;
   int64_t ahead_bytes_;
-  typename V::Type scales_[type == KvType::kQ8_0 ? V::kPanelVectors : 1];
 };
 
 // Operand of a product, [depth][columns]: rows of values; depth counts the positions.
@@ -106,17 +90,9 @@ class ValueRows {
   ValueRows(const std::byte* rows, int64_t row_bytes, int64_t ahead_bytes = kLeadBytes)
       : data_(rows), row_bytes_(row_bytes), ahead_bytes_(ahead_bytes) {}
 
-  // Of the vectors that are loaded of one of these, those of a block of 32 are adjacent ones, and
-  // the first begins a block where they lie in several.
   ValueRows From(int64_t vector) const {
     ValueRows rows = *this;
-    const int64_t number = vector * V::kLanes;
-    if constexpr (type == KvType::kQ8_0) {
-      rows.data_ += number / kKvBlock * kKvBlockBytes;
-      rows.first_ = number % kKvBlock;
-    } else {
-      rows.data_ += number * kNumberBytes<type>;
-    }
+    rows.data_ += vector * V::kLanes * kNumberBytes<type>;
     return rows;
   }
 
@@ -126,17 +102,8 @@ class ValueRows {
     return rows;
   }
 
-  template <int kVectors>
-  void Begin(int64_t /*i*/) {}
   typename V::Type Load(int64_t i, int j) const {
-    const std::byte* row = data_ + i * row_bytes_;
-    if constexpr (type == KvType::kQ8_0) {
-      const std::byte* block = row + j * V::kLanes / kKvBlock * kKvBlockBytes;
-      return V::Mul(V::BroadcastBF16(block),
-                    V::LoadBytes(block + 2 + first_ + j * V::kLanes % kKvBlock));
-    } else {
-      return LoadNumbers<V, type>(row + j * V::kLanes * kNumberBytes<type>);
-    }
+    return LoadNumbers<V, type>(data_ + i * row_bytes_ + j * V::kLanes * kNumberBytes<type>);
   }
 
   void Prefetch(int64_t i) const { V::Prefetch(data_ + i * row_bytes_ + ahead_bytes_); }
@@ -145,7 +112,6 @@ class ValueRows {
   const std::byte* data_;
   int64_t row_bytes_;
   int64_t ahead_bytes_;
-  int64_t first_ = 0;
 };
 
 // One factor of a product and where it goes: rows of a and c, a_stride and c_stride numbers apart.
@@ -169,22 +135,16 @@ void MultiplyInRegisters(const Product& p, Operand b) {
       total[r][j] = p.add ? V::Load(p.c + r * p.c_stride + j * V::kLanes) : V::Zero();
     }
   }
-  for (int64_t begin = 0; begin < p.depth; begin += kKvBlock) {
-    const int64_t end = p.depth - begin < kKvBlock ? p.depth : begin + kKvBlock;
-    b.template Begin<kVectors>(begin);
-    for (int64_t i = begin; i < end; ++i) {
-      typename V::Type numbers[kVectors];
+  for (int64_t i = 0; i < p.depth; ++i) {
+    typename V::Type numbers[kVectors];
 #pragma GCC unroll 8
-      for (int j = 0; j < kVectors; ++j) numbers[j] = b.Load(i, j);
-      b.Prefetch(i);
+    for (int j = 0; j < kVectors; ++j) numbers[j] = b.Load(i, j);
+    b.Prefetch(i);
 #pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const typename V::Type factor = V::Set(p.a[r * p.a_stride + i]);
+    for (int r = 0; r < kRows; ++r) {
+      const typename V::Type factor = V::Set(p.a[r * p.a_stride + i]);
 #pragma GCC unroll 8
-        for (int j = 0; j < kVectors; ++j) {
-          total[r][j] = V::Fma(factor, numbers[j], total[r][j]);
-        }
-      }
+      for (int j = 0; j < kVectors; ++j) total[r][j] = V::Fma(factor, numbers[j], total[r][j]);
     }
   }
 #pragma GCC unroll 8
@@ -234,11 +194,15 @@ class Tile {
     const float scale = a.soft_cap == 0 ? a.scale * kLog2E : a.scale / a.soft_cap;
     for (int64_t row = 0; row < rows_; ++row) {
       const float* q = a.q + row / a.group * a.q_stride + row % a.group * a.head_dim;
-      float* scaled = scratch.q + row * a.head_dim;
-      for (int64_t i = 0; i < a.head_dim; ++i) scaled[i] = q[i] * scale;
       float* state = states + row * stride_;
       for (int64_t i = 0; i < stride_; ++i) state[i] = 0;
       state[padded_] = kLowestScore;
+      if constexpr (type == KvType::kQ8_0) {
+        state[padded_ + kQueryScale] = RoundQuery(q, queries() + row * QueryStride()) * scale;
+      } else {
+        float* scaled = scratch.q + row * a.head_dim;
+        for (int64_t i = 0; i < a.head_dim; ++i) scaled[i] = q[i] * scale;
+      }
     }
   }
 
@@ -261,6 +225,12 @@ class Tile {
 
  private:
   static constexpr float kLog2E = 0x1.715476p+0f;
+
+  // Numbers of kQ8_0 behind a state's sums.
+  static constexpr int64_t kQueryScale = 2;
+  static constexpr int64_t kWeightScale = 3;
+
+  static constexpr int64_t kUnitVectors = kKeyUnit / V::kLanes;
 
   // Rows that share a load of a narrow number without a copy in float32: they fit the registers at
   // once or in two parts.
@@ -296,7 +266,20 @@ class Tile {
     const int64_t place = PlaceInRing(a_.ring, begin_);
     const std::byte* units = a_.k + place * key_row_bytes_;
     const std::byte* values = a_.v + place * value_row_bytes_;
-    constexpr int64_t kUnitVectors = kKeyUnit / V::kLanes;
+    if constexpr (type == KvType::kQ8_0) {
+      if (few_rows_) {
+        AttendPairedBlock<V::kKeyRows, kUnitVectors>(
+            units, values, V::AheadBytes(kAttentionBlock * key_row_bytes_),
+            V::AheadBytes(kAttentionBlock * value_row_bytes_));
+      } else {
+        AttendPairedBlock<V::kPairRows, V::kPairVectors>(units, values, kLeadBytes, kLeadBytes);
+      }
+    } else {
+      AttendFloatBlock(units, values);
+    }
+  }
+
+  void AttendFloatBlock(const std::byte* units, const std::byte* values) {
     if (few_rows_) {
       const KeyColumns<V, type> keys(units, kKeyUnit * key_row_bytes_,
                                      V::AheadBytes(kAttentionBlock * key_row_bytes_));
@@ -455,15 +438,115 @@ class Tile {
     });
   }
 
+  // The same for kQ8_0.
+  template <int kRows, int kVectors>
+  void AttendPairedBlock(const std::byte* units, const std::byte* values, int64_t keys_ahead,
+                         int64_t values_ahead) {
+    ForEachPart(kRows, [&](int64_t row, int64_t rows) {
+      const PairedScores<V> scores = {
+          .queries = {queries() + row * QueryStride(), QueryStride()},
+          .keys = {units + kKeyUnit * 2, kKeyUnit * 2, kKeyUnit * key_row_bytes_, keys_ahead},
+          .blocks = a_.head_dim / kKvBlock,
+          .scales = states_ + row * stride_ + padded_ + kQueryScale,
+          .scale_stride = stride_,
+          .scores = scratch_.scores + row * kAttentionBlock,
+          .score_stride = kAttentionBlock};
+      const int64_t units_seen = (Visible(row + rows - 1) + kKeyUnit - 1) / kKeyUnit;
+      RunAll<kRows, kVectors>(scores, rows, units_seen * kUnitVectors);
+    });
+    for (int64_t row = first_row_; row < rows_; ++row) TakeWeights(row);
+    for (int64_t i = 0; i < a_.v_head_dim; i += kKvBlock) {
+      for (int64_t row = first_row_; row < rows_; ++row) RoundWeights(row, values);
+      const std::byte* numbers = values + kPairedValueUnit * 2;
+      // What the products do not come by, the scales.
+      for (const std::byte* at = values; at != numbers; at += 64) V::Prefetch(at + values_ahead);
+      ForEachPart(kRows, [&](int64_t row, int64_t rows) {
+        // Those that a row does not see weigh 0, and no integer is a NaN.
+        const PairedSums<V> sums = {
+            .weights = {scratch_.weights + row * kWeightStride, kWeightStride},
+            .values = {numbers, kKvBlock * 2, kKeyUnit * 2, values_ahead},
+            .pairs = (Visible(row + rows - 1) + 1) / 2,
+            .scales = states_ + row * stride_ + padded_ + kWeightScale,
+            .sums = states_ + row * stride_ + i,
+            .stride = stride_};
+        RunAll<kRows, kVectors>(sums, rows, kKvBlock / V::kLanes);
+      });
+      values += kPairedValueUnit * kKvBlockBytes;
+    }
+  }
+
+  int16_t* queries() const { return reinterpret_cast<int16_t*>(scratch_.q); }
+  // In int16, within the floats of other types; not at powers of two, as weights.
+  int64_t QueryStride() const { return a_.head_dim + 16; }
+
+  static constexpr float kLargestInt16 = 32767;
+  // Below this a row is all zeros: its reciprocal might be no number.
+  static constexpr float kSmallestScale = 0x1p-120f;
+
+  // The scale of numbers of the largest magnitude `most`; NaN if `sum`, of their magnitudes, is
+  // none or infinite. What to multiply with goes to `inverse`.
+  static float RoundingScale(typename V::Type most, typename V::Type sum, float& inverse) {
+    const float scale = V::LargestLane(most) / kLargestInt16 + 0 * V::SumOfLanes(sum);
+    inverse = scale >= kSmallestScale ? 1 / scale : 0;
+    return scale;
+  }
+
+  // Rounds a query to integers and returns their scale.
+  float RoundQuery(const float* q, int16_t* out) const {
+    typename V::Type most = V::Zero();
+    typename V::Type sum = V::Zero();
+    for (int64_t i = 0; i < a_.head_dim; i += V::kLanes) {
+      const typename V::Type magnitude = V::Abs(V::Load(q + i));
+      most = V::Max(most, magnitude);
+      sum = V::Add(sum, magnitude);
+    }
+    float inverse;
+    const float scale = RoundingScale(most, sum, inverse);
+    for (int64_t i = 0; i < a_.head_dim; i += 2 * V::kLanes) {
+      V::StoreShorts(out + i, V::Mul(V::Set(inverse), V::Load(q + i)),
+                     V::Mul(V::Set(inverse), V::Load(q + i + V::kLanes)));
+    }
+    return scale;
+  }
+
+  // Rounds the weights of a row times the scales of a block of values.
+  void RoundWeights(int64_t row, const std::byte* scales) {
+    constexpr int64_t kVectors = kAttentionBlock / V::kLanes;
+    const int64_t n = Visible(row);
+    const int64_t hidden = Hidden(row);
+    const float* weights = scratch_.scores + row * kAttentionBlock;
+    typename V::Type products[kVectors];
+    typename V::Type most = V::Zero();
+    typename V::Type sum = V::Zero();
+#pragma GCC unroll 16
+    for (int64_t j = 0; j < kVectors; ++j) {
+      const int64_t first = j * V::kLanes;
+      products[j] = V::Mul(V::Load(weights + first), V::LoadBF16(scales + 2 * first));
+      // What a row does not see may be no number.
+      if (n - first < V::kLanes) {
+        products[j] = V::KeepFirst(n > first ? n - first : 0, products[j], V::Zero());
+      }
+      if (hidden > first) products[j] = V::KeepFirst(hidden - first, V::Zero(), products[j]);
+      most = V::Max(most, products[j]);
+      sum = V::Add(sum, products[j]);
+    }
+    float inverse;
+    states_[row * stride_ + padded_ + kWeightScale] = RoundingScale(most, sum, inverse);
+    int16_t* out = scratch_.weights + row * kWeightStride;
+#pragma GCC unroll 16
+    for (int64_t j = 0; j < kVectors; j += 2) {
+      V::StoreShorts(out + j * V::kLanes, V::Mul(V::Set(inverse), products[j]),
+                     V::Mul(V::Set(inverse), products[j + 1]));
+    }
+  }
+
   // The units that hold the keys any row sees, in float32.
   void WidenKeys(const std::byte* units) {
     const int64_t n_units = (Visible(rows_ - 1) + kKeyUnit - 1) / kKeyUnit;
-    constexpr int kUnitVectors = kKeyUnit / V::kLanes;
     float* out = scratch_.keys;
     for (int64_t unit = 0; unit < n_units; ++unit, units += kKeyUnit * key_row_bytes_) {
-      KeyColumns<V, type> columns(units, kKeyUnit * key_row_bytes_);
+      const KeyColumns<V, type> columns(units, kKeyUnit * key_row_bytes_);
       for (int64_t i = 0; i < a_.head_dim; ++i) {
-        if (i % kKvBlock == 0) columns.template Begin<kUnitVectors>(i);
         for (int j = 0; j < kUnitVectors; ++j, out += V::kLanes) V::Store(out, columns.Load(i, j));
       }
     }
@@ -489,8 +572,6 @@ class Tile {
   static typename V::Type LoadRest(const std::byte* from, int64_t n) {
     if constexpr (type == KvType::kF32) {
       return V::LoadFirst(reinterpret_cast<const float*>(from), n);
-    } else if constexpr (type == KvType::kQ8_0) {
-      return V::Zero();  // rows are whole blocks
     } else {
       std::byte buffer[2 * V::kLanes] = {};
       std::memcpy(buffer, from, static_cast<size_t>(n) * 2);

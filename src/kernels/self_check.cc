@@ -156,13 +156,13 @@ class Checker {
     const std::vector<float> slopes = {0.5f, 0.0625f, 0};
     for (const KvType type : kAllKvTypes) {
       AlignedBuffer keys = AllocateForCheck(KeyBytes(type, kHeadDim, kPositions));
-      AlignedBuffer values = AllocateForCheck(kPositions * KvRowBytes(type, kHeadDim));
+      AlignedBuffer values = AllocateForCheck(ValueBytes(type, kHeadDim, kPositions));
       std::ranges::fill(keys.bytes(), std::byte{0});
+      std::ranges::fill(values.bytes(), std::byte{0});
       for (int64_t position = 0; position < kPositions; ++position) {
         const std::vector<float> row = numbers_.Floats(kHeadDim);
         StoreKey(table_, row.data(), kHeadDim, type, position, keys.data());
-        table_.store_kv(row.data(), kHeadDim, type,
-                        values.data() + position * KvRowBytes(type, kHeadDim));
+        StoreValue(table_, row.data(), kHeadDim, type, position, values.data());
       }
       const auto attend = [&](const KernelTable& table) {
         std::vector<float> out(q.size());

@@ -55,7 +55,7 @@ std::vector<KvCache::Layer> KvCache::LayOut(const ModelConfig& config, const KvS
     Layer layer{.heads = heads,
                 .offset = offset,
                 .key_bytes = ToLines(KeyBytes(size.type, heads.size, held)),
-                .value_bytes = ToLines(held * KvRowBytes(size.type, heads.v_size)),
+                .value_bytes = ToLines(ValueBytes(size.type, heads.v_size, held)),
                 .held = held,
                 .window = attention.window,
                 .index_key_size = attention.index_key_size};
@@ -129,8 +129,7 @@ void KvCache::Store(const KernelTable& kernels, int64_t layer, int64_t kv_head, 
   const Layer& of = layers_[static_cast<size_t>(layer)];
   const int64_t at = position % of.held;
   StoreKey(kernels, key, of.heads.size, size_.type, at, Keys(layer, kv_head));
-  kernels.store_kv(value, of.heads.v_size, size_.type,
-                   Values(layer, kv_head) + at * KvRowBytes(size_.type, of.heads.v_size));
+  StoreValue(kernels, value, of.heads.v_size, size_.type, at, Values(layer, kv_head));
 }
 
 std::byte* KvCache::Keys(int64_t layer, int64_t kv_head) {

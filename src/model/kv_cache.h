@@ -62,8 +62,8 @@ class KvCache {
   // Of the recurrent layers.
   RecurrentState& states() { return states_; }
 
-  // Of one KV head of one layer: keys in units, values in rows, as kernels/attention.h describes
-  // them. Position p lies where p % Ring(layer) does; 0: where p does.
+  // Of one KV head of one layer: keys and values as kernels/attention.h describes them. Position p
+  // lies where p % Ring(layer) does; 0: where p does.
   std::byte* Keys(int64_t layer, int64_t kv_head);
   std::byte* Values(int64_t layer, int64_t kv_head);
 

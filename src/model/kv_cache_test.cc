@@ -43,7 +43,7 @@ TEST_P(KvCacheOf, EveryHeadHasItsOwnKeysAndValues) {
   auto cache = KvCache::Create(config, {.type = GetParam(), .n_positions = kPositions});
   ASSERT_TRUE(cache);
   const int64_t key_bytes = KeyBytes(GetParam(), config.layers[0].heads.size, kPositions);
-  const int64_t value_bytes = kPositions * KvRowBytes(GetParam(), config.layers[0].heads.v_size);
+  const int64_t value_bytes = ValueBytes(GetParam(), config.layers[0].heads.v_size, kPositions);
   const auto mark = [](int64_t layer, int64_t head) { return static_cast<int>(layer * 2 + head); };
   for (int64_t layer = 0; layer < 3; ++layer) {
     for (int64_t head = 0; head < 2; ++head) {
@@ -72,9 +72,9 @@ TEST(KvCache, StatesItsBytes) {
   EXPECT_EQ(KvCache::Bytes(Config(), {.type = KvType::kF32, .n_positions = 7}), 6 * (384 + 320));
   EXPECT_EQ(KvCache::Bytes(Config(), {.type = KvType::kF16, .n_positions = 7}), 6 * (192 + 192));
   EXPECT_EQ(KvCache::Bytes(Config(), {.type = KvType::kBF16, .n_positions = 7}), 6 * (192 + 192));
-  // 16 keys of 2 blocks and 7 values of one, each block 34 bytes: 1088 and 238.
+  // Units of 16 keys of 2 blocks and of 64 values of one, each block 34 bytes.
   EXPECT_EQ(KvCache::Bytes(BlockConfig(), {.type = KvType::kQ8_0, .n_positions = 7}),
-            6 * (1088 + 256));
+            6 * (1088 + 2176));
 }
 
 TEST(KvCache, LayersThatSeeThoseOfAnotherHaveNoneOfTheirOwn) {
@@ -168,7 +168,7 @@ TEST(KvCache, KeepsTheKeysByWhichALayerChooses) {
       cache->StoreIndexKey(kernels, 1, position, key.data());
     }
     std::memset(cache->Keys(2, 0), 0xff, 64);
-    std::memset(cache->Values(1, 1), 0xff, static_cast<size_t>(kPositions * KvRowBytes(type, 32)));
+    std::memset(cache->Values(1, 1), 0xff, static_cast<size_t>(ValueBytes(type, 32, kPositions)));
     const WeightRows rows = cache->IndexKeys(1, 5, 15);
     EXPECT_EQ(rows.n_rows, 15);
     std::vector<float> values(15 * 8);

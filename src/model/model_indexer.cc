@@ -4,7 +4,6 @@
 // are the sparse ones. What is computed for a token depends on its position and those before it
 // alone: scores are sums in the order of heads, and attention runs over the chosen in their order.
 #include <algorithm>
-#include <cstring>
 
 #include "model/model.h"
 
@@ -98,13 +97,11 @@ void Model::AttendChosen(int64_t index, std::span<const BatchToken> batch) {
       KvCache& kv = *batch[static_cast<size_t>(i)].kv;
       std::byte* keys = work_.chosen_copies + n * work_.chosen_copies_stride;
       std::byte* values = keys + KeyBytes(kv.type(), heads.size, top_k);
-      const int64_t row = KvRowBytes(kv.type(), heads.v_size);
       const int64_t begin = item % copiers * kCopiedKeys;
       for (int64_t k = begin; k < std::min(begin + kCopiedKeys, top_k); ++k) {
         const int64_t position = work_.chosen_keys[i * top_k + k];
         CopyKey(kv.type(), heads.size, kv.Keys(index, 0), position, keys, k);
-        std::memcpy(values + k * row, kv.Values(index, 0) + position * row,
-                    static_cast<size_t>(row));
+        CopyValue(kv.type(), heads.v_size, kv.Values(index, 0), position, values, k);
       }
     });
     pool_.ParallelFor(std::ssize(some) * parts, 1, [&](int64_t item, int64_t, int worker) {

@@ -84,8 +84,12 @@ void AddIndexer(const ModelConfig& c, const WorkspaceSize& size, Layout& layout,
   if (!indexer.Chooses(size.max_context - 1)) return;
   // At most, whatever the type of the KV cache.
   w.chosen_copies_stride = c.Most([&](const LayerConfig& layer) {
-    return ToLines(KeyBytes(KvType::kF32, layer.heads.size, indexer.top_k) +
-                   indexer.top_k * KvRowBytes(KvType::kF32, layer.heads.v_size));
+    int64_t most = 0;
+    for (const KvType type : kAllKvTypes) {
+      most = std::max(most, KeyBytes(type, layer.heads.size, indexer.top_k) +
+                                ValueBytes(type, layer.heads.v_size, indexer.top_k));
+    }
+    return ToLines(most);
   });
   layout.Add(w.index_products, size.threads * indexer.n_heads * kIndexSpan);
   layout.Add(w.index_scores, size.threads * size.max_context);

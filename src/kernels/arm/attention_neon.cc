@@ -18,17 +18,31 @@ struct AttentionVectors : Vectors {
   static constexpr int kPanelRows = 6;
   static constexpr int kPanelVectors = 4;
 
-  static Type LoadBytes(const std::byte* from) {
-    uint32_t four;
-    std::memcpy(&four, from, sizeof(four));
-    const int16x8_t halves = vmovl_s8(vcreate_s8(four));
-    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(halves)));
+  // 4 x 4 sums, and the first and the second numbers of 4 vectors of pairs.
+  static constexpr int kPairRows = 4;
+  static constexpr int kPairVectors = 4;
+
+  using Ints = int32x4_t;
+  static int32x4_t ZeroInts() { return vdupq_n_s32(0); }
+  static int32x4_t WidenPairs(const std::byte* from) {
+    return vreinterpretq_s32_s16(vmovl_s8(vld1_s8(reinterpret_cast<const int8_t*>(from))));
   }
-  static Type BroadcastBF16(const std::byte* from) {
-    uint16_t bits;
-    std::memcpy(&bits, from, sizeof(bits));
-    return vreinterpretq_f32_u32(vshll_n_u16(vdup_n_u16(bits), 16));
+  static int32x4_t SetPair(const int16_t* from) {
+    int32_t pair;
+    std::memcpy(&pair, from, sizeof(pair));
+    return vdupq_n_s32(pair);
   }
+  // What b is taken apart into is the same for all rows.
+  static int32x4_t AddProducts(int32x4_t sum, int32x4_t a, int32x4_t b) {
+    const int16x4_t pair = vget_low_s16(vreinterpretq_s16_s32(a));
+    sum = vmlal_lane_s16(sum, vmovn_s32(b), pair, 0);
+    return vmlal_lane_s16(sum, vshrn_n_s32(b, 16), pair, 1);
+  }
+  static float32x4_t ToFloats(int32x4_t v) { return vcvtq_f32_s32(v); }
+  static void StoreShorts(int16_t* to, float32x4_t a, float32x4_t b) {
+    vst1q_s16(to, vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(a)), vqmovn_s32(vcvtnq_s32_f32(b))));
+  }
+
   static int64_t AheadBytes(int64_t /*block_bytes*/) { return attention_tile::kLeadBytes; }
   static void Prefetch(const std::byte* at) { __builtin_prefetch(at); }
 };

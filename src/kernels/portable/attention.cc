@@ -28,12 +28,20 @@ float LoadFloat(const std::byte* from, int64_t i, KvType type) {
   return type == KvType::kF16 ? F16ToF32(bits) : BF16ToF32(bits);
 }
 
-// Number i of a row.
-float LoadValue(const std::byte* row, int64_t i, KvType type) {
-  if (type != KvType::kQ8_0) return LoadFloat(row, i, type);
-  const std::byte* block = row + i / kKvBlock * kKvBlockBytes;
-  const auto quant = LoadAs<int8_t>(block + 2 + i % kKvBlock);
-  return BF16ToF32(LoadAs<uint16_t>(block)) * static_cast<float>(quant);
+// Of a block of a unit of kQ8_0: number `place` in the order of memory, by the scale of a lane.
+float LoadPaired(const std::byte* block, int64_t unit, int64_t lane, int64_t place) {
+  const auto quant = LoadAs<int8_t>(block + 2 * unit + place);
+  return BF16ToF32(LoadAs<uint16_t>(block + 2 * lane)) * static_cast<float>(quant);
+}
+
+// Number i of the value at a place.
+float LoadValue(const AttentionArguments& a, int64_t place, int64_t i) {
+  const int64_t row_bytes = KvRowBytes(a.kv_type, a.v_head_dim);
+  if (a.kv_type != KvType::kQ8_0) return LoadFloat(a.v + place * row_bytes, i, a.kv_type);
+  const int64_t lane = place % kPairedValueUnit;
+  const std::byte* unit = a.v + (place - lane) * row_bytes;
+  return LoadPaired(unit + i / kKvBlock * kKvBlockBytes * kPairedValueUnit, kPairedValueUnit, lane,
+                    (lane / 2 * kKvBlock + i % kKvBlock) * 2 + lane % 2);
 }
 
 // Number i of the key at a place.
@@ -41,9 +49,8 @@ float LoadKey(const AttentionArguments& a, int64_t place, int64_t i) {
   const int64_t lane = place % kKeyUnit;
   const std::byte* unit = a.k + (place - lane) * KvRowBytes(a.kv_type, a.head_dim);
   if (a.kv_type != KvType::kQ8_0) return LoadFloat(unit, i * kKeyUnit + lane, a.kv_type);
-  const std::byte* blocks = unit + i / kKvBlock * kKvBlockBytes * kKeyUnit;
-  const auto quant = LoadAs<int8_t>(blocks + (2 + i % kKvBlock) * kKeyUnit + lane);
-  return BF16ToF32(LoadAs<uint16_t>(blocks + lane * 2)) * static_cast<float>(quant);
+  return LoadPaired(unit + i / kKvBlock * kKvBlockBytes * kKeyUnit, kKeyUnit, lane,
+                    (i % kKvBlock / 2 * kKeyUnit + lane) * 2 + i % 2);
 }
 
 // Scores below this have the weight of this, the smallest that is a normal number.
@@ -123,10 +130,7 @@ void AttendBlock(const AttentionArguments& a, int64_t row, int64_t begin, int64_
     const float weight = Weight(scores[j] - largest);
     state.weight += weight;
     const int64_t place = PlaceInRing(a.ring, begin + j);
-    const std::byte* value = a.v + place * KvRowBytes(a.kv_type, a.v_head_dim);
-    for (int64_t i = 0; i < a.v_head_dim; ++i) {
-      state.sums[i] += weight * LoadValue(value, i, a.kv_type);
-    }
+    for (int64_t i = 0; i < a.v_head_dim; ++i) state.sums[i] += weight * LoadValue(a, place, i);
   }
 }
 

@@ -18,15 +18,33 @@ struct AttentionVectors : Vectors {
   static constexpr int kPanelRows = 6;
   static constexpr int kPanelVectors = 2;
 
-  static __m256 LoadBytes(const std::byte* from) {
-    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+  // 4 x 2 sums: GCC 12 keeps 6 x 2 of integers in memory.
+  static constexpr int kPairRows = 4;
+  static constexpr int kPairVectors = 2;
+
+  using Ints = __m256i;
+  static __m256i ZeroInts() { return _mm256_setzero_si256(); }
+  static __m256i WidenPairs(const std::byte* from) {
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
-  static __m256 BroadcastBF16(const std::byte* from) {
-    int16_t bits;
-    std::memcpy(&bits, from, sizeof(bits));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_set1_epi16(bits), 16));
+  static __m256i SetPair(const int16_t* from) {
+    int32_t pair;
+    std::memcpy(&pair, from, sizeof(pair));
+    return _mm256_set1_epi32(pair);
   }
+  static __m256i AddProducts(__m256i sum, __m256i a, __m256i b) {
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    asm(""
+        : "+x"(sum));  // or GCC 12 computes all products first, and has no registers for the sums
+    return sum;
+  }
+  static __m256 ToFloats(__m256i v) { return _mm256_cvtepi32_ps(v); }
+  static void StoreShorts(int16_t* to, __m256 a, __m256 b) {
+    // 4 of a, 4 of b, then the others.
+    const __m256i halves = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute4x64_epi64(halves, 0xd8));
+  }
+
   // Where the processor's prefetchers do not run ahead, the next block: it comes while this one is
   // multiplied, the first time as it comes and then out of a cache.
   static int64_t AheadBytes(int64_t block_bytes) {
@@ -35,9 +53,9 @@ struct AttentionVectors : Vectors {
   static void Prefetch(const std::byte* at) {
     const char* line = reinterpret_cast<const char*>(at);
     if (x86::kAsksAheadIntoL2) {
-      _mm_prefetch(line, _MM_HINT_T1);
+      asm volatile("prefetcht1 %0" ::"m"(*line));
     } else {
-      _mm_prefetch(line, _MM_HINT_T0);
+      asm volatile("prefetcht0 %0" ::"m"(*line));
     }
   }
 };

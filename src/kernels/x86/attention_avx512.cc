@@ -17,18 +17,35 @@ struct AttentionVectors : Vectors {
   static constexpr int kPanelRows = 6;
   static constexpr int kPanelVectors = 4;
 
-  static __m512 LoadBytes(const std::byte* from) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+  static constexpr int kPairRows = 6;
+  static constexpr int kPairVectors = 4;
+
+  using Ints = __m512i;
+  static __m512i ZeroInts() { return _mm512_setzero_si512(); }
+  static __m512i WidenPairs(const std::byte* from) {
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   }
-  static __m512 BroadcastBF16(const std::byte* from) {
-    int16_t bits;
-    __builtin_memcpy(&bits, from, sizeof(bits));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_set1_epi16(bits), 16));
+  static __m512i SetPair(const int16_t* from) {
+    int32_t pair;
+    __builtin_memcpy(&pair, from, sizeof(pair));
+    return _mm512_set1_epi32(pair);
   }
+  static __m512i AddProducts(__m512i sum, __m512i a, __m512i b) {
+    sum = _mm512_dpwssd_epi32(sum, a, b);
+    asm("" : "+v"(sum));  // or GCC 12 copies sums, and keeps some in memory
+    return sum;
+  }
+  static __m512 ToFloats(__m512i v) { return _mm512_cvtepi32_ps(v); }
+  static void StoreShorts(int16_t* to, __m512 a, __m512 b) {
+    const __m256i first = _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(a));
+    const __m256i second = _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(b));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), first);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + kLanes), second);
+  }
+
   static int64_t AheadBytes(int64_t /*block_bytes*/) { return attention_tile::kLeadBytes; }
   static void Prefetch(const std::byte* at) {
-    _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
+    asm volatile("prefetcht0 %0" ::"m"(*at));  // GCC 12 leaves out what it may
   }
 };
 
