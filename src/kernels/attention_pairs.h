@@ -3,7 +3,7 @@
 //
 // One factor is rounded to int16, row by row: queries, and weights times the scales of a block of
 // values. With magnitudes up to 32767 and 127, the 64 products that are summed at most stay below
-// 2^29.
+// 2^28.
 #pragma once
 
 #include <cstddef>
