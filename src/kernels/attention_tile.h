@@ -438,7 +438,7 @@ class Tile {
     });
   }
 
-  // The same for kQ8_0.
+  // Scores, weights and sums of a block of kQ8_0.
   template <int kRows, int kVectors>
   void AttendPairedBlock(const std::byte* units, const std::byte* values, int64_t keys_ahead,
                          int64_t values_ahead) {

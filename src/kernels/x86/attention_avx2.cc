@@ -34,8 +34,8 @@ struct AttentionVectors : Vectors {
   }
   static __m256i AddProducts(__m256i sum, __m256i a, __m256i b) {
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
-    asm(""
-        : "+x"(sum));  // or GCC 12 computes all products first, and has no registers for the sums
+    // Or GCC 12 computes all products first, and has no registers left for the sums.
+    asm("" : "+x"(sum));
     return sum;
   }
   static __m256 ToFloats(__m256i v) { return _mm256_cvtepi32_ps(v); }
@@ -50,12 +50,12 @@ struct AttentionVectors : Vectors {
   static int64_t AheadBytes(int64_t block_bytes) {
     return x86::kAsksAheadIntoL2 ? block_bytes : attention_tile::kLeadBytes;
   }
+  // GCC 12 leaves _mm_prefetch out of loops over integers.
   static void Prefetch(const std::byte* at) {
-    const char* line = reinterpret_cast<const char*>(at);
     if (x86::kAsksAheadIntoL2) {
-      asm volatile("prefetcht1 %0" ::"m"(*line));
+      asm volatile("prefetcht1 %0" ::"m"(*at));
     } else {
-      asm volatile("prefetcht0 %0" ::"m"(*line));
+      asm volatile("prefetcht0 %0" ::"m"(*at));
     }
   }
 };

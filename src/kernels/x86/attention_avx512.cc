@@ -32,7 +32,8 @@ struct AttentionVectors : Vectors {
   }
   static __m512i AddProducts(__m512i sum, __m512i a, __m512i b) {
     sum = _mm512_dpwssd_epi32(sum, a, b);
-    asm("" : "+v"(sum));  // or GCC 12 copies sums, and keeps some in memory
+    // Or GCC 12 copies sums, and keeps some in memory.
+    asm("" : "+v"(sum));
     return sum;
   }
   static __m512 ToFloats(__m512i v) { return _mm512_cvtepi32_ps(v); }
@@ -44,9 +45,8 @@ struct AttentionVectors : Vectors {
   }
 
   static int64_t AheadBytes(int64_t /*block_bytes*/) { return attention_tile::kLeadBytes; }
-  static void Prefetch(const std::byte* at) {
-    asm volatile("prefetcht0 %0" ::"m"(*at));  // GCC 12 leaves out what it may
-  }
+  // GCC 12 leaves _mm_prefetch out of loops over integers.
+  static void Prefetch(const std::byte* at) { asm volatile("prefetcht0 %0" ::"m"(*at)); }
 };
 
 }  // namespace
