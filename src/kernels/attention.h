@@ -95,6 +95,7 @@ void CopyValue(KvType type, int64_t n, const std::byte* from, int64_t from_posit
 // while the rows of a tile pass by. With 128 prefill was 4 % faster, having fewer rounds of finding
 // the largest score and loading the sums, but decode at 8 rows from memory 16 % slower.
 inline constexpr int64_t kAttentionBlock = 64;
+static_assert(kPairedValueUnit == kAttentionBlock, "a block of values is one unit");
 
 // One span at a head size of 64 is 256 KiB of float16 keys and values, 10 us from memory at 25
 // GB/s: long beside the 1 us that handing it to a thread takes, and short enough that 8 of them
