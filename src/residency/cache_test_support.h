@@ -33,10 +33,12 @@ namespace thaw {
 
 inline constexpr auto kKeepGoing = [](uint64_t, uint64_t) { return true; };
 
-// Stops the program when it lives for longer than any test may take, also with sanitizers.
+// Stops the program when it lives for longer than any test may take, also with sanitizers, and says
+// in which part of it. Time that the whole program stands still, as a machine that is suspended,
+// does not count.
 class Watchdog {
  public:
-  Watchdog() : thread_([this] { Watch(); }) {}
+  explicit Watchdog(std::string part = {}) : part_(std::move(part)), thread_([this] { Watch(); }) {}
   ~Watchdog() {
     {
       const std::lock_guard lock(mutex_);
@@ -47,15 +49,18 @@ class Watchdog {
   }
 
  private:
-  static constexpr std::chrono::seconds kLimit{200};
+  static constexpr int kMostSeconds = 200;
 
   void Watch() {
     std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, kLimit, [this] { return done_; })) return;
-    std::fputs("the watchdog stops a test that does not end\n", stderr);
+    for (int second = 0; second < kMostSeconds; ++second) {
+      if (changed_.wait_for(lock, std::chrono::seconds(1), [this] { return done_; })) return;
+    }
+    std::fputs(("the watchdog stops a test that does not end " + part_ + "\n").c_str(), stderr);
     std::abort();
   }
 
+  std::string part_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool done_ = false;

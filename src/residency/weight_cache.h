@@ -168,9 +168,10 @@ class WeightCache {
 
   // A visit: a handle to tile `tile`, read first where it is absent. The error of a failed read, or
   // kCorrupt of weights that are infinite or NaN and of frozen ones that are not whole, names file,
-  // tensor and offset; a later call tries again. Waits while handles hold all slots, so a thread
-  // that holds one while the capacity or the plan changes, which may leave no other memory until
-  // then, lets it go before it pins more.
+  // tensor and offset; a later call tries again. Waits only while handles and reads hold every
+  // slot and, of a plan that is not reached, every stretch of memory that would be long enough: one
+  // handle never does. A thread that holds more while the capacity or the plan changes lets them go
+  // before it pins again.
   Result<PinnedTile> Pin(int32_t tile);
 
   // A handle if the tile is resident; reads nothing, counts nothing.
@@ -304,7 +305,11 @@ class WeightCache {
   void Rearrange(PlacementTargets targets);
   void FillMemory();
   bool AllocateMissing();
+  bool AddSlot();
+  bool GivePlace(int32_t tile);
+  bool TakeFromOthers(int32_t tile);
   void Compact();
+  std::vector<int32_t> PlacedTiles() const;
   bool MoveToLowest(int32_t tile);
   void DropIfUnpinned(int32_t tile);
   void LoseMemory(int32_t tile);
@@ -332,7 +337,8 @@ class WeightCache {
   uint64_t DistanceOf(int32_t tile) const;
   std::optional<int32_t> NextExpected();
   bool TakeMemory(int32_t tile, std::optional<uint64_t> distance);
-  std::optional<size_t> FindFreeSlot();
+  bool MakeSlotFree(int32_t tile, std::optional<uint64_t> distance);
+  size_t FindFreeSlot();
   int32_t FindVictim(std::optional<uint64_t> distance);
   void FinishLoading(int32_t tile, const ReadCompletion& read, uint64_t checksum, bool pin);
   void WaitUntilSomethingSettles(std::unique_lock<std::mutex>& lock);

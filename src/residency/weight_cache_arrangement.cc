@@ -189,40 +189,78 @@ void WeightCache::FillMemory() {
 // lacks memory now.
 bool WeightCache::AllocateMissing() {
   while (std::ssize(slots_) < targets_.slots) {
-    const auto offset = extents_.Allocate(targets_.slot_span_bytes);
-    if (!offset) return false;
-    slots_.push_back({.offset = *offset, .span_bytes = targets_.slot_span_bytes});
-    ++free_slots_;
+    if (!AddSlot()) return false;
   }
   bool complete = true;
   for (const int32_t tile : targets_.order) {
-    TileState& t = state(tile);
-    if (targets_.placed[static_cast<size_t>(tile)] == 0 || t.place != kNowhere) continue;
-    if (const auto offset = extents_.Allocate(map_.tile(tile).span_bytes)) {
-      t.place = static_cast<int64_t>(*offset);
-    } else {
-      complete = false;
-    }
+    const bool lacks_place = targets_.placed[static_cast<size_t>(tile)] != 0 && !HasPlace(tile);
+    if (lacks_place && !GivePlace(tile)) complete = false;
   }
   return complete;
+}
+
+bool WeightCache::AddSlot() {
+  const auto offset = extents_.Allocate(targets_.slot_span_bytes);
+  if (!offset) return false;
+  slots_.push_back({.offset = *offset, .span_bytes = targets_.slot_span_bytes});
+  ++free_slots_;
+  return true;
+}
+
+bool WeightCache::GivePlace(int32_t tile) {
+  const auto offset = extents_.Allocate(map_.tile(tile).span_bytes);
+  if (!offset) return false;
+  state(tile).place = static_cast<int64_t>(*offset);
+  return true;
+}
+
+// For a visit of a tile that lacks memory: what lies in the way of the plan may be pinned for as
+// long as that visit waits, by its own thread or by one that waits for it. Other tiles lose their
+// places, from the highest, until what is free together is a place for this one, or a slot. False
+// when all that is not in use does not suffice.
+bool WeightCache::TakeFromOthers(int32_t tile) {
+  const bool gets_place = targets_.placed[static_cast<size_t>(tile)] != 0;
+  const bool gets_slot = !gets_place && std::ssize(slots_) < targets_.slots;
+  if (!gets_place && !gets_slot) return false;
+  const auto fits = [&] { return gets_place ? GivePlace(tile) : AddSlot(); };
+  bool done = false;
+  std::vector<int32_t> placed = PlacedTiles();
+  for (; !done && !placed.empty(); placed.pop_back()) {
+    const TileState& other = state(placed.back());
+    const uint32_t word = other.word.load(std::memory_order_acquire);
+    if (other.loading || other.waiters > 0 || (word & kPinMask) != 0) continue;
+    LoseMemory(placed.back());
+    done = fits();
+  }
+  if (!done) {
+    EmptySlots();
+    done = fits();
+  }
+  memory_end_ = std::max(memory_end_, RoundUp(extents_.end(), kHugePage));
+  return done;
 }
 
 // Slides places down into the holes below them, so that what is free lies together; slots are made
 // anew above. What is pinned or being read to stays, and lets the cache know when it no longer is.
 void WeightCache::Compact() {
   EmptySlots();
-  std::vector<int32_t> placed;
-  for (int32_t tile = 0; tile < map_.tile_count(); ++tile) {
-    if (HasPlace(tile)) placed.push_back(tile);
-  }
-  std::ranges::sort(placed, {}, [&](int32_t tile) { return state(tile).place.load(); });
-  for (const int32_t tile : placed) {
+  for (const int32_t tile : PlacedTiles()) {
     TileState& t = state(tile);
     while (!MoveToLowest(tile)) {
       if (t.loading) break;
       if ((t.word.fetch_or(kLeaving, std::memory_order_acq_rel) & kPinMask) != 0) break;
     }
   }
+}
+
+// The lowest first.
+std::vector<int32_t> WeightCache::PlacedTiles() const {
+  std::vector<int32_t> placed;
+  for (int32_t tile = 0; tile < map_.tile_count(); ++tile) {
+    if (HasPlace(tile)) placed.push_back(tile);
+  }
+  std::ranges::sort(placed, {}, [&](int32_t tile) { return state(tile).place.load(); });
+  return placed;
 }
 
 // Whether the tile's place and its bytes lie as low as they can; not while they are in use.

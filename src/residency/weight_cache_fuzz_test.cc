@@ -64,13 +64,14 @@ class CacheFuzz {
     PinnedTile handle;
   };
 
-  // The least number of slots is three: with two handles held a visit can always be served.
+  // The least number of slots is three: with two handles held a visit can be served.
   static constexpr size_t kMostHeld = 2;
 
   uint32_t Below(uint32_t bound) { return static_cast<uint32_t>(random_()) % bound; }
 
   WeightCacheOptions RandomOptions() {
     policy_ = AllPolicies()[Below(static_cast<uint32_t>(AllPolicies().size()))];
+    least_ = LeastCapacity(model_, *policy_);
     constexpr int kFar = WeightCacheOptions::kFarAhead;
     return {.capacity_bytes = RandomCapacity(),
             .policy = policy_,
@@ -81,9 +82,8 @@ class CacheFuzz {
   }
 
   uint64_t RandomCapacity() {
-    const uint64_t least = LeastCapacity(model_, *policy_);
     const uint64_t full = FullCapacity(model_.Map(), *policy_);
-    return least + Below(static_cast<uint32_t>(full - least + kHugePageBytes));
+    return least_ + Below(static_cast<uint32_t>(full - least_ + kHugePageBytes));
   }
 
   int32_t RandomTile() {
@@ -117,15 +117,12 @@ class CacheFuzz {
       BeginPass();
       Expect();
     } else if (dice < 19'990) {
-      plan_changed_ = true;
       ChangeCapacity();
     } else if (dice < 19'994) {
       EXPECT_TRUE(cache_->Preload(RandomMatrices(100), kKeepGoing));
     } else if (dice < 19'996) {
-      plan_changed_ = true;
       EXPECT_TRUE(cache_->Optimize());
     } else if (dice < 19'999) {
-      plan_changed_ = true;
       PinByName();
     } else {
       EXPECT_TRUE(cache_->Verify(kKeepGoing));
@@ -157,7 +154,7 @@ class CacheFuzz {
   }
 
   void VisitTile(int32_t tile) {
-    LetGoWhatOutlivedAPlan();
+    LetGoWhatIsTooMuch();
     const auto pinned = cache_->Pin(tile);
     ++visits_;
     ASSERT_TRUE(pinned);
@@ -165,8 +162,8 @@ class CacheFuzz {
   }
 
   void Hold() {
-    LetGoWhatOutlivedAPlan();
-    if (held_.size() == kMostHeld) return;
+    LetGoWhatIsTooMuch();
+    if (held_.size() == MostHeld()) return;
     const int32_t tile = RandomTile();
     auto pinned = cache_->Pin(tile);
     ++visits_;
@@ -174,10 +171,11 @@ class CacheFuzz {
     held_.push_back({tile, *std::move(pinned)});
   }
 
-  // A thread that waits for memory must not hold what the plan is short of.
-  void LetGoWhatOutlivedAPlan() {
-    if (!std::exchange(plan_changed_, false)) return;
-    while (!held_.empty()) Release();
+  // With more held, what is free of little memory may lie in pieces that are too small to go on.
+  size_t MostHeld() const { return cache_->capacity_bytes() < 2 * least_ ? 1 : kMostHeld; }
+
+  void LetGoWhatIsTooMuch() {
+    while (held_.size() > MostHeld()) Release();
   }
 
   void Release() {
@@ -263,9 +261,9 @@ class CacheFuzz {
   const TestModel& model_;
   std::minstd_rand random_;
   const Policy* policy_ = nullptr;
+  uint64_t least_ = 0;
   std::unique_ptr<WeightCache> cache_;
   std::vector<Held> held_;
-  bool plan_changed_ = false;  // since the last visit
   uint64_t visits_ = 0;
   int32_t next_ = 0;
   int32_t end_ = 0;
@@ -277,8 +275,9 @@ TEST(WeightCacheFuzz, RandomOperationsAgreeWithAPlainModel) {
   bool takes_experts = false;
   for (int64_t done = 0; done < kOperations && !::testing::Test::HasFailure();
        done += kOperationsPerCache) {
-    const Watchdog watchdog;
-    SCOPED_TRACE(fmt::format("seed {}", done + 1));
+    const std::string seed = fmt::format("seed {}", done + 1);
+    const Watchdog watchdog(seed);
+    SCOPED_TRACE(seed);
     takes_experts = !takes_experts;
     const TestModel& model = takes_experts ? experts : dense;
     CacheFuzz(model, static_cast<uint32_t>(done + 1)).Run(kOperationsPerCache);

@@ -114,6 +114,7 @@ void WeightCache::ReadLoop(ReadQueue& queue) {
       continue;
     }
     if (stop_) return;
+    if (wake_count_ != seen) continue;
     ++idle_readers_;
     if (waiting_ > 0) tile_settled_.notify_all();
     reader_wake_.wait(lock, [&] { return stop_ || wake_count_ != seen; });
@@ -232,36 +233,41 @@ uint64_t WeightCache::DistanceOf(int32_t tile) const {
 // now.
 bool WeightCache::TakeMemory(int32_t tile, std::optional<uint64_t> distance) {
   TileState& t = state(tile);
-  if (t.place == kNowhere) {
-    // Its place lacks memory until what is pinned is let go, and slots are for smaller tiles.
-    if (map_.tile(tile).span_bytes > targets_.slot_span_bytes) return false;
-    if (distance && ahead_ >= MostAhead(t.expected)) return false;
-    if (free_slots_ == 0) {
-      const int32_t victim = FindVictim(distance);
-      if (victim == kFree) return false;
-      DropIfUnpinned(victim);
-      if (state(victim).extent != kNowhere) return false;  // pinned in this moment
-      evictions_.fetch_add(1, std::memory_order_relaxed);
-      UseFreedMemory();
-    }
+  if (t.place == kNowhere && !MakeSlotFree(tile, distance)) {
+    if (distance || !lacks_memory_ || !TakeFromOthers(tile)) return false;
   }
   if (t.place != kNowhere) {
     t.extent = t.place;
     return true;
   }
-  const std::optional<size_t> index = FindFreeSlot();
-  if (!index) return false;
-  Slot& slot = slots_[*index];
+  const size_t index = FindFreeSlot();
+  Slot& slot = slots_[index];
   slot.tile = tile;
   --free_slots_;
-  t.slot = static_cast<int32_t>(*index);
+  t.slot = static_cast<int32_t>(index);
   t.extent = static_cast<int64_t>(slot.offset);
   ++ahead_;
   return true;
 }
 
-std::optional<size_t> WeightCache::FindFreeSlot() {
-  if (free_slots_ == 0) return std::nullopt;
+// Whether a slot is free for the tile, another having left it, or memory that came free by that is
+// its place now.
+bool WeightCache::MakeSlotFree(int32_t tile, std::optional<uint64_t> distance) {
+  // Of a tile that lacks its place: slots are for smaller ones.
+  if (map_.tile(tile).span_bytes > targets_.slot_span_bytes) return false;
+  if (distance && ahead_ >= MostAhead(state(tile).expected)) return false;
+  if (free_slots_ > 0) return true;
+  const int32_t victim = FindVictim(distance);
+  if (victim == kFree) return false;
+  DropIfUnpinned(victim);
+  if (state(victim).extent != kNowhere) return false;  // pinned in this moment
+  evictions_.fetch_add(1, std::memory_order_relaxed);
+  UseFreedMemory();
+  return free_slots_ > 0 || HasPlace(tile);
+}
+
+// One of those that there are.
+size_t WeightCache::FindFreeSlot() {
   do {
     if (++free_hand_ >= slots_.size()) free_hand_ = 0;
   } while (slots_[free_hand_].tile != kFree);
