@@ -78,9 +78,11 @@ inline constexpr bool kIsLost = F::kPrefetches && !(kLoadsWholeLines<V, F> && F:
 // blocks that lose the hardware's own prefetching. Where it follows, it is shown the next page.
 template <typename V, typename F, int kTokens, int phase>
 [[gnu::always_inline]] inline void AskAhead(const BlockPlace& place, int chunk) {
-  if (V::AsksAhead()) {
+  if (V::AsksAheadIntoL2()) {
+    AskForLinesOfStep<V, F, phase, kIntoL2>(place, chunk);
+  } else if (V::AsksAhead()) {
     AskForLinesOfStep<V, F, phase, kIntoL1>(place, chunk);
-  } else if (kTokens > 1 || kIsLost<V, F> || V::AsksAheadIntoL2()) {
+  } else if (kTokens > 1 || kIsLost<V, F>) {
     AskForLinesOfStep<V, F, phase, kIntoL2>(place, chunk);
   } else if (kLoadsWholeLines<V, F> && chunk == 0 && phase == 0) {
     AskForPage(place);
@@ -106,6 +108,34 @@ struct DirectSums<V, F, kTokens> {
   [[gnu::always_inline]] void Clear(int t) { unscaled[t] = V::Broadcast(0); }
 };
 
+// Whether the sums of two groups are scaled at once, as in a panel. It spares many tokens more than
+// it takes.
+template <typename V, typename F, int kTokens>
+inline constexpr bool kScalesPairs = IsWhole<F> && V::kPairsSums && kTokens > V::kDirectTokens / 2;
+
+// Whether high nibbles are multiplied where they lie, as 16 times the numbers: the sum of a step is
+// shifted, which is exact, instead of its lines. Pairs of groups share a sum.
+template <typename V, typename F, int kTokens>
+inline constexpr bool kTakesHighNibbles =
+    HasNibbles<F> && V::kTakesHighNibbles && !kScalesPairs<V, F, kTokens>;
+
+// From which line of a step on they are multiplied so; 8: none.
+template <typename V, typename F, int kTokens>
+constexpr int FirstHighFactor(int phase) {
+  if constexpr (kTakesHighNibbles<V, F, kTokens>) return F::FirstHighLine(phase);
+  return 8;
+}
+
+// A line as it is multiplied.
+template <typename V, typename F, int kTokens>
+[[gnu::always_inline]] inline typename V::Ints FactorLine(const BlockPlace& at, int chunk,
+                                                          int phase, int j) {
+  if constexpr (kTakesHighNibbles<V, F, kTokens>) {
+    if (j >= F::FirstHighLine(phase)) return HighNibbleLine<V, F>(at, chunk, j);
+  }
+  return F::template LineOf<V>(at, chunk, phase, j);
+}
+
 // LoadWeights, line by line where they are loaded in order: the hardware follows lines that are
 // read as they lie at the rate of memory, and loses them when the compiler takes one before another
 // (docs/decisions/0016-memory-ahead.md).
@@ -126,9 +156,12 @@ template <typename V, typename F, int kTokens>
   } else if constexpr (kIsLoadedInOrder<V, F, kTokens>) {
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
-      w[j] = F::template LineOf<V>(at, chunk, phase, j);
+      w[j] = FactorLine<V, F, kTokens>(at, chunk, phase, j);
       asm volatile("" : "+r"(at.body) : "v"(w[j]));
     }
+  } else if constexpr (kTakesHighNibbles<V, F, kTokens>) {
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) w[j] = FactorLine<V, F, kTokens>(at, chunk, phase, j);
   } else {
     LoadWeights<V, F>(at, chunk, phase, w);
   }
@@ -139,11 +172,6 @@ template <typename V, typename F, int kTokens>
 template <typename V, typename F>
 inline constexpr bool kScalesHalvesOf = IsWhole<F> && V::kScalesHalves;
 
-// Whether the sums of two groups are scaled at once, as in a panel. It spares many tokens more than
-// it takes.
-template <typename V, typename F, int kTokens>
-inline constexpr bool kScalesPairs = IsWhole<F> && V::kPairsSums && kTokens > V::kDirectTokens / 2;
-
 // The scales, and offsets, of a block for kTokens tokens.
 template <typename V, typename F, int kTokens>
 using DirectTerms = std::conditional_t<kScalesPairs<V, F, kTokens>, PairTerms<V, F>, Terms<V, F>>;
@@ -153,22 +181,23 @@ template <typename V, typename F, int kTokens>
 inline constexpr int kDirectZero =
     kScalesPairs<V, F, kTokens> && kZeroOf<V, F> != 0 ? kCorrectionUnit : kZeroOf<V, F>;
 
-// What the sum of a group's products begins with.
-template <typename V, typename F, int kTokens>
+// What the sum of a group's products begins with, times 2^kRaised.
+template <typename V, typename F, int kTokens, int kRaised = 0>
 [[gnu::always_inline]] inline typename V::Ints FirstOfGroup(const TokenRows& rows, int64_t t,
                                                             int64_t group) {
   constexpr int kZero = kDirectZero<V, F, kTokens>;
   if constexpr (kZero == 0) return V::Broadcast(0);
   const typename V::Ints correction = V::Broadcast(rows.Correction<F::kGroup>(t, group));
-  return V::template ShiftRightSigned<CorrectionShift(kZero)>(correction);
+  constexpr int kShift = CorrectionShift(kZero) - kRaised;
+  if constexpr (kShift == 0) return correction;
+  return V::template ShiftRightSigned<kShift>(correction);
 }
 
-// Adds the products of a group's lines with the activations at `a` of kTokens tokens.
-template <typename V, typename F, int kTokens>
+// Adds the products of kLines lines with the activations at `a` of kTokens tokens.
+template <typename V, typename F, int kTokens, int kLines = F::kGroup / 4>
 [[gnu::always_inline]] inline void AddProducts(const typename V::Ints* lines, const int8_t* a,
                                                int64_t token_bytes,
                                                typename V::Ints (&sums)[kTokens]) {
-  constexpr int kLines = F::kGroup / 4;
   // Line by line the sums of the tokens do not wait for each other.
   constexpr int kAtOnce = V::kTakesLinesInTurn ? 1 : kLines;
 #pragma GCC unroll 8
@@ -189,6 +218,7 @@ template <typename V, typename F, int kTokens, int phase>
   using Ints = typename V::Ints;
   constexpr bool kPairs = kScalesPairs<V, F, kTokens>;
   constexpr int kZero = kDirectZero<V, F, kTokens>;
+  constexpr int kFirstHigh = FirstHighFactor<V, F, kTokens>(phase);
   const int step_of_block = chunk * F::kPhases + phase;
   const int64_t step = first_step + step_of_block;
   constexpr int kGroups = 32 / F::kGroup;
@@ -213,17 +243,32 @@ template <typename V, typename F, int kTokens, int phase>
       }
     } else {
       const bool is_second = kPairs && (phase * kGroups + i) % 2 == 1;
+      auto& products = of_tokens.products;
+      if constexpr (kFirstHigh < 8) {
+        static_assert(kGroups == 1);
 #pragma GCC unroll 8
-      for (int t = 0; t < kTokens; ++t) {
-        of_tokens.products[t] =
-            is_second ? BeginSecond<V, kZero != 0>(of_tokens.products[t], rows, t, of_row / 2)
-                      : FirstOfGroup<V, F, kTokens>(rows, t, of_row);
+        for (int t = 0; t < kTokens; ++t) {
+          products[t] = FirstOfGroup<V, F, kTokens, 4>(rows, t, of_row);
+        }
+        AddProducts<V, F, kTokens, 8 - kFirstHigh>(lines + kFirstHigh, a + 4 * kFirstHigh,
+                                                   rows.quant_stride, products);
+#pragma GCC unroll 8
+        for (int t = 0; t < kTokens; ++t) {
+          products[t] = V::template ShiftRightSigned<4>(products[t]);
+        }
+        AddProducts<V, F, kTokens, kFirstHigh>(lines, a, rows.quant_stride, products);
+      } else {
+#pragma GCC unroll 8
+        for (int t = 0; t < kTokens; ++t) {
+          products[t] = is_second ? BeginSecond<V, kZero != 0>(products[t], rows, t, of_row / 2)
+                                  : FirstOfGroup<V, F, kTokens>(rows, t, of_row);
+        }
+        AddProducts<V, F, kTokens>(lines, a + F::kGroup * i, rows.quant_stride, products);
       }
-      AddProducts<V, F, kTokens>(lines, a + F::kGroup * i, rows.quant_stride, of_tokens.products);
 #pragma GCC unroll 8
       for (int t = 0; t < kTokens; ++t) {
         auto& unscaled = of_tokens.unscaled[t];
-        const Ints sum = of_tokens.products[t];
+        const Ints sum = products[t];
         if constexpr (kPairs) {
           if (is_second) unscaled = AddPair<V>(unscaled, sum, terms.scale[group / 2]);
         } else if constexpr (IsWhole<F>) {

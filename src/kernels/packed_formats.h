@@ -9,15 +9,15 @@
 //                       are signed where the lanes have signed bytes, which take no kZero.
 //   kGroup              16 or 32 elements share a scale
 //   kHasOffsets         weight = scale * number + offset
-//   kMostBatches        for how many batches of tokens it is as well unpacked anew as through a
-//   panel kPrefetches         whether memory may have to be asked for ahead of its use: blocks of
-//   several
-//                       fields lose the hardware's own prefetching where they are not loaded in
-//                       order and evenly (kIsLost in kernels/direct_products.h)
+//   kMostBatches        for how many batches of tokens it is as well unpacked anew as in a panel
+//   kPrefetches         whether memory may have to be asked for ahead: blocks of several fields
+//                       lose the hardware's prefetching where not loaded in order (kIsLost)
 //   TermOf              scale and offset of one group of a block; or, where those are whole numbers
 //                       times one of the block, both of these: BlockTermOf and FourTermsOf
 //   kHasSignedScales    whether those whole numbers of scales can be negative
 //   LineOf              four elements of every row: one of the eight lines of a step
+//   FirstHighLine, NibblesOf   of formats of nothing but nibbles: from which line of a step on they
+//                       are the high ones, and the bytes that a line's nibbles are halves of
 //
 // What is computed for a row are the numbers of kernels/unpack.h, in the same order of operations.
 // For the files that are compiled for an instruction set alone: everything is in an anonymous
@@ -131,9 +131,22 @@ template <typename V>
 // Line j of a step whose eight lines are the low and then the high nibbles of four: Q4_0 and all
 // that keep its order.
 template <typename V>
-[[gnu::always_inline]] inline typename V::Ints NibblesOf(const BlockPlace& at, int64_t line,
-                                                         int j) {
+[[gnu::always_inline]] inline typename V::Ints NibbleOfFour(const BlockPlace& at, int64_t line,
+                                                            int j) {
   return LowNibbles<V>(V::ShiftRight(V::Load(at.Line(line + j % 4)), j / 4 * 4));
+}
+
+// Line j of a step of a format of nibbles; and a high one of it, 16 times its numbers.
+template <typename V, typename F>
+[[gnu::always_inline]] inline typename V::Ints NibbleLine(const BlockPlace& at, int chunk,
+                                                          int phase, int j) {
+  const int shift = j < F::FirstHighLine(phase) ? 0 : 4;
+  return LowNibbles<V>(V::ShiftRight(F::template NibblesOf<V>(at, chunk, j), shift));
+}
+template <typename V, typename F>
+[[gnu::always_inline]] inline typename V::Ints HighNibbleLine(const BlockPlace& at, int chunk,
+                                                              int j) {
+  return V::And(F::template NibblesOf<V>(at, chunk, j), V::BroadcastByte(0xf0));
 }
 
 // Number j of a step that lies as tensor/packed_numbers.h says; line(i) is one of its kBits lines.
@@ -178,6 +191,9 @@ struct StepFormat : Base {
 template <typename F>
 concept HasSteps = requires { F::kStepLines; };
 
+template <typename F>
+concept HasNibbles = requires { F::FirstHighLine(0); };
+
 // One block of 32 with a scale in half precision.
 struct SmallFormat {
   static constexpr int kBlock = 32;
@@ -215,10 +231,18 @@ struct FourBitFormat : Base {
   static constexpr int kBodyBytes = 16;
   static constexpr int kBits = 4;
 
+  static constexpr int FirstHighLine(int /*phase*/) { return 4; }
+
   template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int /*chunk*/,
-                                                               int /*phase*/, int j) {
-    return NibblesOf<V>(at, 0, j);
+  [[gnu::always_inline]] static inline typename V::Ints NibblesOf(const BlockPlace& at,
+                                                                  int /*chunk*/, int j) {
+    return V::Load(at.Line(j % 4));
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
+                                                               int phase, int j) {
+    return NibbleLine<V, FourBitFormat>(at, chunk, phase, j);
   }
 };
 
@@ -270,7 +294,7 @@ struct FormatIQ4_NL : SmallFormat {
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int /*chunk*/,
                                                                int /*phase*/, int j) {
-    return LookUpIQ4<V>(NibblesOf<V>(at, 0, j));
+    return LookUpIQ4<V>(NibbleOfFour<V>(at, 0, j));
   }
 };
 
@@ -308,7 +332,7 @@ struct FormatMXFP4 {
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int /*chunk*/,
                                                                int /*phase*/, int j) {
-    return V::LookUp(&kPackedE2M1Values, NibblesOf<V>(at, 0, j));
+    return V::LookUp(&kPackedE2M1Values, NibbleOfFour<V>(at, 0, j));
   }
 };
 
@@ -405,10 +429,18 @@ struct FormatQ4_K : SixBitFormat {
   static constexpr int kBits = 4;
 
   // The low nibbles of the chunk's lines in its first step, the high ones in the second.
+  static constexpr int FirstHighLine(int phase) { return phase == 0 ? 8 : 0; }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints NibblesOf(const BlockPlace& at, int chunk,
+                                                                  int j) {
+    return V::Load(at.Line(3 + 8 * chunk + j));
+  }
+
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
                                                                int phase, int j) {
-    return LowNibbles<V>(V::ShiftRight(V::Load(at.Line(3 + 8 * chunk + j)), 4 * phase));
+    return NibbleLine<V, FormatQ4_K>(at, chunk, phase, j);
   }
 };
 
@@ -488,7 +520,7 @@ struct FormatIQ4_XS : LargeFormat {
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
                                                                int /*phase*/, int j) {
-    return LookUpIQ4<V>(NibblesOf<V>(at, 1 + 4 * chunk, j));
+    return LookUpIQ4<V>(NibbleOfFour<V>(at, 1 + 4 * chunk, j));
   }
 };
 

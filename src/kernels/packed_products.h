@@ -6,6 +6,7 @@
 //   kWidensBytes    numbers of 8 bits in a panel are multiplied as 16 bits (DotWidenedTile)
 //   kWidthsAlike    numbers of all widths are multiplied in the same way, without overflow
 //   kTakesLinesInTurn   a few tokens are multiplied with a line each before the next line
+//   kTakesHighNibbles   high nibbles are multiplied as 16 times the numbers
 //   kPairsLines     a panel's lines are kept in interleaved pairs (PairLines, LineOfPair)
 //   kPairsSums      whole sums of many tokens are scaled in pairs
 //   kScalesHalves   sums of products come as halves and are scaled as such (AddScaledDot)
@@ -14,9 +15,8 @@
 //   AsksAhead*(), kAheadBytes*, kMostTokensInOrder   whether memory is to be asked for all weights,
 //       into L1, or L2 if quantized; how far ahead; for how many tokens lines are in order (0016)
 //
-// A few tokens are multiplied directly (direct_products.h), many through a panel of unpacked rows
+// A few tokens are multiplied directly (direct_products.h), many by way of panels of unpacked rows
 // (panel_products.h).
-//
 // Either way one (row, token) goes through the same operations in the same order: the integer sums
 // of the steps that share a scale of the activations, each times the scale of the weights, then the
 // offsets, are added up; that sum times the scale of the activations is added to the whole; and

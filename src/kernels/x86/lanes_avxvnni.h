@@ -19,6 +19,9 @@ struct Vectors8Vnni : Lanes8 {
   static constexpr int kWholeTileTokens = 5;
 
   THAW_INLINE Ints AddFour(Ints sum, Ints w, Ints a) { return Instruction::AddFour(sum, w, a); }
+  THAW_INLINE Ints AddFourOf(Ints sum, Ints w, const int8_t* a) {
+    return AddFour(sum, w, BroadcastFour(a));
+  }
 };
 
 template <typename Instruction>

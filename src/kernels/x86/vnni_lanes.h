@@ -1,7 +1,8 @@
 // Products of bytes where instructions add four of them to a word (VNNI), over the vectors V of an
 // instruction set (lanes_*.h). V::AddFour(sum, w, a) is sum + the products of four bytes each, of
-// unsigned w with signed a; V::BroadcastFour(a) the same four activations for every row. For files
-// of such sets alone; `static`, for the reason given in vector_avx2.h.
+// unsigned w with signed a; V::BroadcastFour(a) the same four activations for every row, and
+// V::AddFourOf(sum, w, a) sum + the products with those. For files of such sets alone; `static`,
+// for the reason given in vector_avx2.h.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +21,14 @@ struct VnniLanes : V {
   static constexpr bool kWidensBytes = false;
   static constexpr bool kWidthsAlike = true;
   static constexpr bool kTakesLinesInTurn = true;
+  static constexpr bool kTakesHighNibbles = true;
 
   // init + the products of four bytes each of w[0..n) with the bytes of 4 n activations.
   template <int kBits, int n>
   [[gnu::always_inline]] static inline Ints Dot(const Ints* w, const int8_t* a, Ints init) {
     Ints sum = init;
 #pragma GCC unroll 8
-    for (int j = 0; j < n; ++j) sum = V::AddFour(sum, w[j], V::BroadcastFour(a + 4 * j));
+    for (int j = 0; j < n; ++j) sum = V::AddFourOf(sum, w[j], a + 4 * j);
     return sum;
   }
 
