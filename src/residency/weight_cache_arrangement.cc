@@ -232,7 +232,7 @@ bool WeightCache::TakeFromOthers(int32_t tile) {
     LoseMemory(placed.back());
     done = fits();
   }
-  if (!done) {
+  if (!done && gets_place) {
     EmptySlots();
     done = fits();
   }
