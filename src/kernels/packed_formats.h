@@ -136,13 +136,7 @@ template <typename V>
   return LowNibbles<V>(V::ShiftRight(V::Load(at.Line(line + j % 4)), j / 4 * 4));
 }
 
-// Line j of a step of a format of nibbles; and a high one of it, 16 times its numbers.
-template <typename V, typename F>
-[[gnu::always_inline]] inline typename V::Ints NibbleLine(const BlockPlace& at, int chunk,
-                                                          int phase, int j) {
-  const int shift = j < F::FirstHighLine(phase) ? 0 : 4;
-  return LowNibbles<V>(V::ShiftRight(F::template NibblesOf<V>(at, chunk, j), shift));
-}
+// A high line of a step of a format of nibbles, 16 times its numbers.
 template <typename V, typename F>
 [[gnu::always_inline]] inline typename V::Ints HighNibbleLine(const BlockPlace& at, int chunk,
                                                               int j) {
@@ -240,9 +234,9 @@ struct FourBitFormat : Base {
   }
 
   template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
-                                                               int phase, int j) {
-    return NibbleLine<V, FourBitFormat>(at, chunk, phase, j);
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int /*chunk*/,
+                                                               int /*phase*/, int j) {
+    return NibbleOfFour<V>(at, 0, j);
   }
 };
 
@@ -440,7 +434,7 @@ struct FormatQ4_K : SixBitFormat {
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
                                                                int phase, int j) {
-    return NibbleLine<V, FormatQ4_K>(at, chunk, phase, j);
+    return LowNibbles<V>(V::ShiftRight(NibblesOf<V>(at, chunk, j), 4 * phase));
   }
 };
 

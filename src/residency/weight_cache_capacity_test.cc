@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include <array>
-#include <chrono>
 #include <optional>
 #include <thread>
 
