@@ -234,26 +234,26 @@ struct FormatIQ2_XS : IQ2SmallGroupFormat {
 
 struct FormatIQ2_S : IQ2SmallGroupFormat {
   static constexpr int kBodyBytes = 80;
-  static constexpr int kChunks = 2;
-  static constexpr int kPhases = 4;
+  static constexpr int kChunks = 8;
+  static constexpr int kPhases = 1;
   static constexpr const auto& kGrid = kIQ2_SGrid;
 
   template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int chunk,
-                                                                 int phase, int pair) {
+  [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int step,
+                                                                 int /*phase*/, int pair) {
     const typename V::Ints high =
-        V::ShuffleBytes(V::Load(at.Line(2 + chunk)), AsUpperBytes(phase, phase));
+        V::ShuffleBytes(V::Load(at.Line(2 + step / 4)), AsUpperBytes(step % 4, step % 4));
     const typename V::Ints upper = V::Or(Masked<V>(V::ShiftRight(high, 4 * pair), 0x0300),
                                          Masked<V>(V::ShiftRight(high, 4 * pair + 2), 0x03000000));
-    const typename V::Ints words = V::Load(at.Line(4 + 4 * chunk + phase));
+    const typename V::Ints words = V::Load(at.Line(4 + step));
     return V::Or(V::ShuffleBytes(words, AsHalves(2 * pair, 2 * pair + 1)), upper);
   }
 
   template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
-                                                               int phase, typename V::Ints x,
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int step,
+                                                               int /*phase*/, typename V::Ints x,
                                                                int j) {
-    return SignedLine<V>(x, V::Load(at.Line(12 + 4 * chunk + phase)), j / 2, j);
+    return SignedLine<V>(x, V::Load(at.Line(12 + step)), j / 2, j);
   }
 };
 
@@ -302,8 +302,8 @@ struct FormatIQ3_XXS : IQ3Format {
 
 struct FormatIQ3_S : IQ3Format {
   static constexpr int kBodyBytes = 108;
-  static constexpr int kChunks = 2;
-  static constexpr int kPhases = 4;
+  static constexpr int kChunks = 8;
+  static constexpr int kPhases = 1;
   static constexpr int kBits = 5;
   static constexpr int kZero = 16;
   static constexpr LevelTable kLevels = TableOf(kZero, {1, 3, 5, 7, 9, 11, 13, 15});
@@ -316,21 +316,21 @@ struct FormatIQ3_S : IQ3Format {
   }
 
   template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int chunk,
-                                                                 int phase, int pair) {
+  [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int step,
+                                                                 int /*phase*/, int pair) {
     const typename V::Ints high =
-        V::ShuffleBytes(V::Load(at.Line(1 + chunk)), AsUpperBytes(phase, phase));
+        V::ShuffleBytes(V::Load(at.Line(1 + step / 4)), AsUpperBytes(step % 4, step % 4));
     const typename V::Ints upper = V::Or(Masked<V>(V::ShiftRight(high, 2 * pair), 0x0100),
                                          Masked<V>(V::ShiftRight(high, 2 * pair + 1), 0x01000000));
-    const typename V::Ints words = V::Load(at.Line(3 + 2 * (4 * chunk + phase) + pair / 2));
+    const typename V::Ints words = V::Load(at.Line(3 + 2 * step + pair / 2));
     return V::Or(V::ShuffleBytes(words, AsHalves(pair % 2 * 2, pair % 2 * 2 + 1)), upper);
   }
 
   template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
-                                                               int phase, typename V::Ints x,
+  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int step,
+                                                               int /*phase*/, typename V::Ints x,
                                                                int j) {
-    return SignedLine<V>(kLevels, x, V::Load(at.Line(19 + 4 * chunk + phase)), j);
+    return SignedLine<V>(kLevels, x, V::Load(at.Line(19 + step)), j);
   }
 };
 
