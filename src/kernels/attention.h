@@ -45,8 +45,8 @@ inline constexpr KvType kAllKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF
 // The scale is that of the block's largest magnitude / 127, rounded to nearest, and the integers
 // are rounded for that rounded scale, so a number is off by at most half the scale. Two bytes hold
 // it because memory is what the type is for; bfloat16 because a float16 has no scales for blocks
-// above 8e6 and ever coarser ones for blocks below 0.008, while the 2^-9 that a bfloat16 is off
-// leaves the largest number at 127.25 at most, which still rounds to 127. A block whose largest
+// above 8e6 and ever coarser ones for blocks below 0.008, while the 2^-8 that a bfloat16 is off
+// at most leave the largest number below 127.5, which still rounds to 127. A block whose largest
 // magnitude is below 2^-119 is zero; one with a NaN or an infinity reads as NaN.
 inline constexpr int64_t kKvBlock = 32;
 inline constexpr int64_t kKvBlockBytes = 2 + kKvBlock;

@@ -19,9 +19,9 @@ class AttentionKernels : public EachKernelTable {};
 constexpr double kAttentionTolerance = 3e-6;
 
 // What a block of kQ8_0 may be off by, as a share of its largest magnitude: half a scale, which is
-// a 127th of it, rounded up by at most 2^-9 of itself to a bfloat16; and the float rounding of the
-// quotient on top.
-constexpr double kBlockError = 0.5 / 127 * (1 + 0x1p-9) * (1 + 0x1p-20);
+// a 127th of it, rounded up by at most 2^-8 of itself to a bfloat16; and on top two float roundings
+// of a quotient of up to 127.
+constexpr double kBlockError = 0.5 / 127 * (1 + 0x1p-8) * (1 + 2 * 127 * 0x1p-23);
 
 // What rounding queries and weights to 16 bits adds for kQ8_0.
 constexpr double kRoundedTolerance = 3e-4;

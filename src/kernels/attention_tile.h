@@ -10,6 +10,8 @@
 //   kPairRows, kPairVectors        the same of products of int16
 //   Ints, ZeroInts, ToFloats       kLanes integers of 32 bits; as floats
 //   WidenPairs                     kLanes pairs of int8, at any alignment, as pairs of int16
+//   MaxOrNan(a, b), LargestOrNan   the largest of numbers that are not negative, by lanes and of
+//                                  all lanes; NaN where one is
 //   SetPair                        a pair of int16 in every lane
 //   AddProducts(sum, a, b)         sum + a[0] b[0] + a[1] b[1], of pairs
 //   StoreShorts(to, a, b)          two vectors of floats, rounded to the nearest int16
@@ -232,6 +234,10 @@ class Tile {
 
   static constexpr int64_t kUnitVectors = kKeyUnit / V::kLanes;
 
+  // Of the 32 columns of paired values: at least two, so that a factor is loaded for two products,
+  // and with 16 lanes whole lines are read in the order of memory.
+  static constexpr int64_t kColumnVectors = kUnitVectors < 2 ? 2 : kUnitVectors;
+
   // Rows that share a load of a narrow number without a copy in float32: they fit the registers at
   // once or in two parts.
   static constexpr int64_t kFewRows = 8;
@@ -268,11 +274,12 @@ class Tile {
     const std::byte* values = a_.v + place * value_row_bytes_;
     if constexpr (type == KvType::kQ8_0) {
       if (few_rows_) {
-        AttendPairedBlock<V::kKeyRows, kUnitVectors>(
+        AttendPairedBlock<V::kKeyRows, kUnitVectors, kColumnVectors>(
             units, values, V::AheadBytes(kAttentionBlock * key_row_bytes_),
             V::AheadBytes(kAttentionBlock * value_row_bytes_));
       } else {
-        AttendPairedBlock<V::kPairRows, V::kPairVectors>(units, values, kLeadBytes, kLeadBytes);
+        AttendPairedBlock<V::kPairRows, V::kPairVectors, V::kPairVectors>(units, values, kLeadBytes,
+                                                                          kLeadBytes);
       }
     } else {
       AttendFloatBlock(units, values);
@@ -439,7 +446,7 @@ class Tile {
   }
 
   // Scores, weights and sums of a block of kQ8_0.
-  template <int kRows, int kVectors>
+  template <int kRows, int kKeyVectors, int kValueVectors>
   void AttendPairedBlock(const std::byte* units, const std::byte* values, int64_t keys_ahead,
                          int64_t values_ahead) {
     ForEachPart(kRows, [&](int64_t row, int64_t rows) {
@@ -452,7 +459,7 @@ class Tile {
           .scores = scratch_.scores + row * kAttentionBlock,
           .score_stride = kAttentionBlock};
       const int64_t units_seen = (Visible(row + rows - 1) + kKeyUnit - 1) / kKeyUnit;
-      RunAll<kRows, kVectors>(scores, rows, units_seen * kUnitVectors);
+      RunAll<kRows, kKeyVectors>(scores, rows, units_seen * kUnitVectors);
     });
     for (int64_t row = first_row_; row < rows_; ++row) TakeWeights(row);
     for (int64_t i = 0; i < a_.v_head_dim; i += kKvBlock) {
@@ -469,7 +476,7 @@ class Tile {
             .scales = states_ + row * stride_ + padded_ + kWeightScale,
             .sums = states_ + row * stride_ + i,
             .stride = stride_};
-        RunAll<kRows, kVectors>(sums, rows, kKvBlock / V::kLanes);
+        RunAll<kRows, kValueVectors>(sums, rows, kKvBlock / V::kLanes);
       });
       values += kPairedValueUnit * kKvBlockBytes;
     }
@@ -483,25 +490,22 @@ class Tile {
   // Below this a row is all zeros: its reciprocal might be no number.
   static constexpr float kSmallestScale = 0x1p-120f;
 
-  // The scale of numbers of the largest magnitude `most`; NaN if `sum`, of their magnitudes, is
-  // none or infinite. What to multiply with goes to `inverse`.
-  static float RoundingScale(typename V::Type most, typename V::Type sum, float& inverse) {
-    const float scale = V::LargestLane(most) / kLargestInt16 + 0 * V::SumOfLanes(sum);
-    inverse = scale >= kSmallestScale ? 1 / scale : 0;
-    return scale;
+  // The scale of numbers that are at most `most`; NaN if that is none, or infinite. What to
+  // multiply with goes to `inverse`.
+  static float RoundingScale(typename V::Type most, float& inverse) {
+    const float largest = V::LargestOrNan(most);
+    inverse = largest >= kSmallestScale * kLargestInt16 ? kLargestInt16 / largest : 0;
+    return largest * (1 / kLargestInt16) + 0 * largest;
   }
 
   // Rounds a query to integers and returns their scale.
   float RoundQuery(const float* q, int16_t* out) const {
     typename V::Type most = V::Zero();
-    typename V::Type sum = V::Zero();
     for (int64_t i = 0; i < a_.head_dim; i += V::kLanes) {
-      const typename V::Type magnitude = V::Abs(V::Load(q + i));
-      most = V::Max(most, magnitude);
-      sum = V::Add(sum, magnitude);
+      most = V::MaxOrNan(most, V::Abs(V::Load(q + i)));
     }
     float inverse;
-    const float scale = RoundingScale(most, sum, inverse);
+    const float scale = RoundingScale(most, inverse);
     for (int64_t i = 0; i < a_.head_dim; i += 2 * V::kLanes) {
       V::StoreShorts(out + i, V::Mul(V::Set(inverse), V::Load(q + i)),
                      V::Mul(V::Set(inverse), V::Load(q + i + V::kLanes)));
@@ -517,7 +521,6 @@ class Tile {
     const float* weights = scratch_.scores + row * kAttentionBlock;
     typename V::Type products[kVectors];
     typename V::Type most = V::Zero();
-    typename V::Type sum = V::Zero();
 #pragma GCC unroll 16
     for (int64_t j = 0; j < kVectors; ++j) {
       const int64_t first = j * V::kLanes;
@@ -527,11 +530,10 @@ class Tile {
         products[j] = V::KeepFirst(n > first ? n - first : 0, products[j], V::Zero());
       }
       if (hidden > first) products[j] = V::KeepFirst(hidden - first, V::Zero(), products[j]);
-      most = V::Max(most, products[j]);
-      sum = V::Add(sum, products[j]);
+      most = V::MaxOrNan(most, products[j]);
     }
     float inverse;
-    states_[row * stride_ + padded_ + kWeightScale] = RoundingScale(most, sum, inverse);
+    states_[row * stride_ + padded_ + kWeightScale] = RoundingScale(most, inverse);
     int16_t* out = scratch_.weights + row * kWeightStride;
 #pragma GCC unroll 16
     for (int64_t j = 0; j < kVectors; j += 2) {

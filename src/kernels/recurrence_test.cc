@@ -72,7 +72,7 @@ TEST_P(RecurrenceKernels, FadeAddAndRead) {
               double x = double{n.decay[fades_each ? at : key]} * n.state[at] +
                          double{n.key[key]} * n.value[static_cast<size_t>(i)];
               if (has_probe) x += n.correction[key] * probed;
-              ASSERT_NEAR(after[at], x, 1e-6 * (8 + std::abs(x)))
+              ASSERT_NEAR(after[at], x, 1e-6 * (16 + std::abs(x)))
                   << keys << " " << values << " " << k << " " << i;
               read += n.query[key] * x;
             }

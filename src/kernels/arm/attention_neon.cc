@@ -38,6 +38,13 @@ struct AttentionVectors : Vectors {
     sum = vmlal_lane_s16(sum, vmovn_s32(b), pair, 0);
     return vmlal_lane_s16(sum, vshrn_n_s32(b, 16), pair, 1);
   }
+  // As integers: a NaN is above all others.
+  static float32x4_t MaxOrNan(float32x4_t a, float32x4_t b) {
+    return vreinterpretq_f32_u32(vmaxq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b)));
+  }
+  static float LargestOrNan(float32x4_t v) {
+    return __builtin_bit_cast(float, vmaxvq_u32(vreinterpretq_u32_f32(v)));
+  }
   static float32x4_t ToFloats(int32x4_t v) { return vcvtq_f32_s32(v); }
   static void StoreShorts(int16_t* to, float32x4_t a, float32x4_t b) {
     vst1q_s16(to, vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(a)), vqmovn_s32(vcvtnq_s32_f32(b))));

@@ -38,6 +38,15 @@ struct AttentionVectors : Vectors {
     asm("" : "+x"(sum));
     return sum;
   }
+  // As integers: a NaN is above all others.
+  static __m256 MaxOrNan(__m256 a, __m256 b) {
+    return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+  }
+  static float LargestOrNan(__m256 v) {
+    const __m256 of_halves = MaxOrNan(v, _mm256_permute2f128_ps(v, v, 1));
+    const __m256 of_quarters = MaxOrNan(of_halves, _mm256_permute_ps(of_halves, 0x4e));
+    return _mm256_cvtss_f32(MaxOrNan(of_quarters, _mm256_permute_ps(of_quarters, 0xb1)));
+  }
   static __m256 ToFloats(__m256i v) { return _mm256_cvtepi32_ps(v); }
   static void StoreShorts(int16_t* to, __m256 a, __m256 b) {
     // 4 of a, 4 of b, then the others.

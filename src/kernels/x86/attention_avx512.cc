@@ -36,6 +36,13 @@ struct AttentionVectors : Vectors {
     asm("" : "+v"(sum));
     return sum;
   }
+  // As integers: a NaN is above all others.
+  static __m512 MaxOrNan(__m512 a, __m512 b) {
+    return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+  }
+  static float LargestOrNan(__m512 v) {
+    return __builtin_bit_cast(float, _mm512_reduce_max_epu32(_mm512_castps_si512(v)));
+  }
   static __m512 ToFloats(__m512i v) { return _mm512_cvtepi32_ps(v); }
   static void StoreShorts(int16_t* to, __m512 a, __m512 b) {
     const __m256i first = _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(a));
