@@ -54,9 +54,9 @@ lint:
 	tools/lint.sh build/lint $(JOBS)
 
 fuzz:
-	cmake --preset fuzz
-	cmake --build --preset fuzz --parallel $(JOBS) --target fuzz_targets
-	tools/fuzz.sh build/fuzz $(JOBS) "$(FUZZ_SECONDS)" "$(FUZZ_RUNS)"
+	cmake --preset dev
+	cmake --build --preset dev --parallel $(JOBS) --target fuzz_targets
+	tools/fuzz.sh build/dev $(JOBS) "$(FUZZ_SECONDS)" "$(FUZZ_RUNS)"
 
 bench:
 	cmake --preset bench

@@ -82,6 +82,8 @@ function(thaw_fuzz target)
   target_link_libraries(${target} PRIVATE thaw_${ARG_MODULE})
   if(THAW_LIBFUZZER)
     target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+    target_compile_options(thaw_${ARG_MODULE} PRIVATE
+      -fsanitize-coverage=trace-cmp -fsanitize=null,object-size,pointer-overflow)
     set_property(GLOBAL APPEND PROPERTY THAW_FUZZ_TARGETS ${target})
     set_property(GLOBAL APPEND PROPERTY THAW_FUZZ_LINES
       "$<TARGET_FILE:${target}> ${PROJECT_SOURCE_DIR}/tests/corpus/${ARG_CORPUS}")

@@ -3,7 +3,7 @@
 #
 #   tools/fuzz.sh BUILD_FOLDER JOBS SECONDS [RUNS]      RUNS inputs each, instead of SECONDS each
 #
-# BUILD_FOLDER is that of the preset fuzz. What a target learns goes to BUILD_FOLDER/corpus/TARGET and
+# BUILD_FOLDER is that of the preset dev. What a target learns goes to BUILD_FOLDER/corpus/TARGET and
 # is used again; an input that fails goes to BUILD_FOLDER/findings/.
 set -euo pipefail
 
