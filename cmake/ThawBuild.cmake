@@ -25,7 +25,7 @@ if(THAW_SANITIZE)
   add_link_options(-fsanitize=${THAW_SANITIZE})
 endif()
 if(THAW_SANITIZE MATCHES undefined)
-  # The first three are a quarter of the time of compiling and of testing, for what AddressSanitizer or the CPU
+  # The first three are a sixth of the time of compiling and of testing, for what AddressSanitizer or the CPU
   # finds as well: only what fuzz targets go through has them (thaw_fuzz). `vptr` takes std::generic_category()
   # for an object of another class.
   add_compile_options(-fno-sanitize=null,object-size,pointer-overflow,vptr)

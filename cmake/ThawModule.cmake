@@ -71,7 +71,7 @@ function(thaw_tests name)
 endfunction()
 
 # thaw_fuzz(TARGET SOURCE x_fuzz.cc MODULE module CORPUS dir)
-#   With libFuzzer (preset fuzz) a fuzzer; otherwise a program that replays the corpus and a fixed
+#   With libFuzzer (preset dev) a fuzzer; otherwise a program that replays the corpus and a fixed
 #   number of deterministic mutations of it, run by ctest.
 function(thaw_fuzz target)
   if(NOT THAW_BUILD_TESTS)
