@@ -30,9 +30,10 @@ if(THAW_SANITIZE MATCHES undefined)
   # for an object of another class.
   add_compile_options(-fno-sanitize=null,object-size,pointer-overflow,vptr)
 endif()
+set(fuzz_coverage inline-8bit-counters,pc-table)
 if(THAW_LIBFUZZER)
   # Coverage for everything; the runtime itself is linked by the fuzz targets alone.
-  add_compile_options(-fsanitize-coverage=inline-8bit-counters,pc-table)
+  add_compile_options(-fsanitize-coverage=${fuzz_coverage})
 endif()
 
 find_package(PkgConfig REQUIRED)
