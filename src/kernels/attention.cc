@@ -16,6 +16,11 @@ constexpr float kLog2E = 0x1.715476p+0f;
 
 int64_t TileRows(int64_t group) { return AttentionTileTokens(group) * group; }
 
+// What holds rows of queries, as floats or in int16.
+int64_t QueryFloats(int64_t rows, int64_t head_dim) {
+  return RoundUp(rows * std::max(head_dim, RoundedQueryStride(head_dim) / 2), 16);
+}
+
 // Units of kQ8_0: their positions, and where number i of a block of one of them lies.
 struct PairedUnits {
   int64_t positions;
@@ -181,17 +186,18 @@ int64_t AttentionTileTokens(int64_t group) { return std::max<int64_t>(1, kTileRo
 SpanScratch LayOutSpanScratch(int64_t rows, int64_t head_dim, std::byte* scratch) {
   SpanScratch parts;
   parts.q = reinterpret_cast<float*>(scratch);
-  parts.scores = parts.q + (rows * head_dim + 15) / 16 * 16;
+  parts.scores = parts.q + QueryFloats(rows, head_dim);
   parts.weights = reinterpret_cast<int16_t*>(parts.scores + rows * kAttentionBlock);
-  parts.keys = reinterpret_cast<float*>(parts.weights + (rows * kWeightStride + 31) / 32 * 32);
+  parts.powers = reinterpret_cast<float*>(parts.weights + RoundUp(rows * kWeightStride, 32));
+  parts.keys = parts.powers + 4 * kAttentionBlock;
   parts.values = parts.keys + head_dim * kAttentionBlock;
   return parts;
 }
 
 int64_t SpanScratchBytes(int64_t rows, int64_t head_dim, int64_t v_head_dim) {
-  const int64_t q = (rows * head_dim + 15) / 16 * 16;
-  const int64_t weights = (rows * kWeightStride + 31) / 32 * 32;
-  const int64_t floats = q + (rows + head_dim + PaddedValues(v_head_dim)) * kAttentionBlock;
+  const int64_t weights = RoundUp(rows * kWeightStride, 32);
+  const int64_t floats = QueryFloats(rows, head_dim) +
+                         (rows + 4 + head_dim + PaddedValues(v_head_dim)) * kAttentionBlock;
   return weights * int64_t{sizeof(int16_t)} + floats * int64_t{sizeof(float)};
 }
 

@@ -15,7 +15,8 @@
 // The caller owns everything. All functions are pure.
 //
 // Costs: a tile reads every visible key and value once, whatever its rows; tiles of more than 8
-// rows turn float16 and bfloat16 into float32 in their scratch first. Scratch does not grow with
+// rows turn float16 and bfloat16 into what they multiply in their scratch first: float32, or int16
+// (float16 in AVX-512; attention_halves.h). Scratch does not grow with
 // the context; states of spans that run apart from each other do, by one row of v_head_dim numbers
 // for each head and span.
 #pragma once
@@ -171,18 +172,22 @@ constexpr int64_t AttentionStateFloats(int64_t v_head_dim) {
 inline constexpr float kLowestScore = -0x1.fffffep127f;
 
 // What attend_span keeps for its time, each part beginning on a cache line: the queries times the
-// scale, the scores of a block, and its keys (as units) and values (as padded rows) in float32; for
-// kQ8_0 instead of the latter weights in int16.
+// scale, the scores of a block, and its keys (as units) and values (as padded rows) in float32.
+// Where integers are multiplied, queries, weights, keys and values are in int16, and keys and values
+// of float16 have powers of two.
 struct SpanScratch {
-  float* q;          // [rows, head_dim]
+  float* q;          // [rows, head_dim], or [rows, RoundedQueryStride(head_dim)]
   float* scores;     // [rows, kAttentionBlock]
   int16_t* weights;  // [rows, kWeightStride]
+  float* powers;     // [4, kAttentionBlock]
   float* keys;       // [kAttentionBlock / kKeyUnit] of [head_dim][kKeyUnit]
   float* values;     // [kAttentionBlock, PaddedValues(v_head_dim)]
 };
 // From row to row of weights. At powers of two apart, rows share banks of the first-level cache: a
 // Zen 3 did 60 multiply-adds a nanosecond at 64, and 74 at 80.
 inline constexpr int64_t kWeightStride = kAttentionBlock + 16;
+// The same for queries in int16, which have zeros behind their end.
+constexpr int64_t RoundedQueryStride(int64_t head_dim) { return (head_dim + 31) / 32 * 32 + 16; }
 SpanScratch LayOutSpanScratch(int64_t rows, int64_t head_dim, std::byte* scratch);
 int64_t SpanScratchBytes(int64_t rows, int64_t head_dim, int64_t v_head_dim);
 

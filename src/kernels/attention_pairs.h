@@ -1,9 +1,10 @@
-// Products of a tile of attention (kernels/attention_tile.h) with keys and values of kQ8_0: sums of
-// products of int16 and int8, two by two, in integers of 32 bits.
+// Products of a tile of attention (kernels/attention_tile.h) in integers: sums of products of
+// int16, two by two, in integers of 32 bits.
 //
-// One factor is rounded to int16, row by row: queries, and weights times the scales of a block of
-// values. With magnitudes up to 32767 and 127, the 64 products that are summed at most stay below
-// 2^28.
+// One factor is rounded to int16, row by row: queries, and weights times the scales of values. The
+// other are keys or values: the int8 of kQ8_0, or float16 as integers (kernels/attention_halves.h).
+// Sums stay below 2^31: of up to 64 products with int8 below 2^28; with the integers of float16 a
+// row of the first factor is rounded so that its magnitudes come to no more than 2^16.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +21,9 @@ struct PairRows {
   int64_t stride;
 };
 
-// The other: pairs of int8, [pairs][columns], of the columns from a vector on.
+// The other: pairs, [pairs][columns], of the columns from a vector on. Here pairs of int8.
 template <typename V>
-struct PairColumns {
+struct QuantPairs {
   const std::byte* data;
   int64_t pair_bytes;    // from pair to pair
   int64_t column_bytes;  // from 16 columns to the next
@@ -33,26 +34,54 @@ struct PairColumns {
     const int64_t column = vector * V::kLanes;
     return column / kKeyUnit * column_bytes + column % kKeyUnit * 2;
   }
+  QuantPairs From(int64_t vector) const {
+    QuantPairs pairs = *this;
+    pairs.data += Offset(vector);
+    return pairs;
+  }
+  typename V::Ints Load(int j) const { return V::WidenPairs(data + Offset(j)); }
+  void Prefetch() const { V::Prefetch(data + ahead_bytes); }
+  void Next() { data += pair_bytes; }
 };
 
-// sums[kRows][kVectors] += a[kRows][2 * pairs] * b[pairs][kVectors * kLanes].
-template <typename V, int kRows, int kVectors>
-[[gnu::always_inline]] inline void AddPairs(const PairRows& a, const PairColumns<V>& b,
-                                            int64_t pairs,
+// Pairs of int16 in the order of products.
+template <typename V>
+struct ShortPairs {
+  const int16_t* data;
+  int64_t pair_shorts;    // from pair to pair
+  int64_t column_shorts;  // from 16 columns to the next
+
+  ShortPairs From(int64_t vector) const {
+    ShortPairs pairs = *this;
+    pairs.data += vector * V::kLanes / kKeyUnit * column_shorts;
+    return pairs;
+  }
+  typename V::Ints Load(int j) const {
+    return V::LoadInts(data + j * V::kLanes / kKeyUnit * column_shorts);
+  }
+  void Prefetch() const {}
+  void Next() { data += pair_shorts; }
+};
+
+// sums[kRows][kVectors] += a[kRows][2 * pairs] * b[pairs][kVectors * kLanes], of an even number of
+// pairs: GCC 12 copies sums from register to register in a loop that may end between two.
+template <typename V, int kRows, int kVectors, typename Pairs>
+[[gnu::always_inline]] inline void AddPairs(PairRows a, Pairs b, int64_t pairs,
                                             typename V::Ints (&sums)[kRows][kVectors]) {
-  const std::byte* at = b.data;
+  for (int64_t i = 0; i < pairs; i += 2) {
 #pragma GCC unroll 2
-  for (int64_t i = 0; i < pairs; ++i, at += b.pair_bytes) {
-    typename V::Ints numbers[kVectors];
+    for (int half = 0; half < 2; ++half, b.Next()) {
+      typename V::Ints numbers[kVectors];
 #pragma GCC unroll 8
-    for (int j = 0; j < kVectors; ++j) numbers[j] = V::WidenPairs(at + b.Offset(j));
-    V::Prefetch(at + b.ahead_bytes);
+      for (int j = 0; j < kVectors; ++j) numbers[j] = b.Load(j);
+      b.Prefetch();
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const typename V::Ints factor = V::SetPair(a.data + r * a.stride + 2 * i);
+      for (int r = 0; r < kRows; ++r) {
+        const typename V::Ints factor = V::SetPair(a.data + r * a.stride + 2 * (i + half));
 #pragma GCC unroll 8
-      for (int j = 0; j < kVectors; ++j) {
-        sums[r][j] = V::AddProducts(sums[r][j], factor, numbers[j]);
+        for (int j = 0; j < kVectors; ++j) {
+          sums[r][j] = V::AddProducts(sums[r][j], factor, numbers[j]);
+        }
       }
     }
   }
@@ -67,13 +96,30 @@ template <typename V, int kRows, int kVectors>
   }
 }
 
-// Scores of rows of queries with keys, whose scales lie before the pairs of their blocks: `keys`
-// are those of the first block.
+// The keys of kQ8_0, whose scales lie before the pairs of their blocks: `first` are those of the
+// first block.
 template <typename V>
+struct QuantKeys {
+  QuantPairs<V> first;
+
+  QuantKeys From(int64_t vector) const { return {first.From(vector)}; }
+  QuantPairs<V> Block(int64_t block) const {
+    QuantPairs<V> pairs = first;
+    pairs.data += block * kKvBlockBytes * kKeyUnit;
+    return pairs;
+  }
+  typename V::Type Scales(int64_t block, int j) const {
+    const QuantPairs<V> pairs = Block(block);
+    return V::LoadBF16(pairs.data + pairs.Offset(j) - kKeyUnit * 2);
+  }
+};
+
+// Scores of rows of queries with keys. Integers are summed by blocks of kKvBlock numbers.
+template <typename V, typename Keys>
 struct PairedScores {
   PairRows queries;
-  PairColumns<V> keys;
-  int64_t blocks;       // of a head
+  Keys keys;
+  int64_t head_dim;
   const float* scales;  // of the queries
   int64_t scale_stride;
   float* scores;
@@ -88,22 +134,21 @@ struct PairedScores {
       for (int j = 0; j < kVectors; ++j) totals[r][j] = V::Zero();
     }
     PairRows a = queries;
-    PairColumns<V> b = keys;
-    b.data += b.Offset(first);
-    for (int64_t block = 0; block < blocks; ++block) {
+    const Keys b = keys.From(first);
+    for (int64_t begin = 0; begin < head_dim; begin += kKvBlock) {
+      const int64_t rest = head_dim - begin;
       typename V::Ints sums[kRows][kVectors];
       SetToZero<V>(sums);
-      AddPairs<V>(a, b, kKvBlock / 2, sums);
+      AddPairs<V>(a, b.Block(begin / kKvBlock), (rest < kKvBlock ? rest : kKvBlock) / 2, sums);
 #pragma GCC unroll 8
       for (int j = 0; j < kVectors; ++j) {
-        const typename V::Type of_keys = V::LoadBF16(b.data + b.Offset(j) - kKeyUnit * 2);
+        const typename V::Type of_keys = b.Scales(begin / kKvBlock, j);
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
           totals[r][j] = V::Fma(of_keys, V::ToFloats(sums[r][j]), totals[r][j]);
         }
       }
       a.data += kKvBlock;
-      b.data += kKvBlockBytes * kKeyUnit;
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -118,10 +163,10 @@ struct PairedScores {
 };
 
 // Adds a block of values to the sums of rows, by their weights.
-template <typename V>
+template <typename V, typename Values>
 struct PairedSums {
   PairRows weights;
-  PairColumns<V> values;
+  Values values;
   int64_t pairs;        // of positions
   const float* scales;  // of the weights
   float* sums;
@@ -131,9 +176,7 @@ struct PairedSums {
   void Run(int64_t first) const {
     typename V::Ints totals[kRows][kVectors];
     SetToZero<V>(totals);
-    PairColumns<V> b = values;
-    b.data += b.Offset(first);
-    AddPairs<V>(weights, b, pairs, totals);
+    AddPairs<V>(weights, values.From(first), pairs, totals);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const typename V::Type scale = V::Set(scales[r * stride]);

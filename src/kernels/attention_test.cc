@@ -23,11 +23,16 @@ constexpr double kAttentionTolerance = 3e-6;
 // of a quotient of up to 127.
 constexpr double kBlockError = 0.5 / 127 * (1 + 0x1p-8) * (1 + 2 * 127 * 0x1p-23);
 
-// What rounding queries and weights to 16 bits adds for kQ8_0.
+// What rounding queries and weights to 16 bits adds for kQ8_0; and for kF16 in tables that turn it
+// into integers, whose sums leave queries and weights fewer bits.
 constexpr double kRoundedTolerance = 3e-4;
+constexpr double kRoundedHalvesTolerance = 1e-3;
 
-double Tolerance(KvType type) {
-  return type == KvType::kQ8_0 ? kRoundedTolerance : kAttentionTolerance;
+double Tolerance(const KernelTable& table, KvType type) {
+  if (type == KvType::kQ8_0) return kRoundedTolerance;
+  const std::string_view name = table.name;
+  const bool is_rounded = type == KvType::kF16 && (name == "avx512" || name == "amx");
+  return is_rounded ? kRoundedHalvesTolerance : kAttentionTolerance;
 }
 
 // Number i of a row as a table's store_kv writes it.
@@ -282,7 +287,7 @@ TEST_P(AttentionKernels, AttentionMixesValuesByTheSoftmaxOfTheScores) {
         const std::vector<double> expected = attention.Expected(token);
         for (size_t i = 0; i < expected.size(); ++i) {
           ASSERT_NEAR(out[static_cast<size_t>(token) * expected.size() + i], expected[i],
-                      Tolerance(type))
+                      Tolerance(table(), type))
               << Name(type, shape) << ", token " << token << ", number " << i;
         }
       }
@@ -418,6 +423,7 @@ TEST_P(AttentionKernels, ScoresFarApartPickTheLargest) {
   const Shape shape{2, 64, 64, 1, 2100};
   for (const auto& [type, magnitude] : {std::pair(KvType::kF32, 1e4f),
                                         {KvType::kF32, 1e19f},
+                                        {KvType::kF16, 6e4f},
                                         {KvType::kQ8_0, 1e3f},
                                         {KvType::kQ8_0, 1e19f}}) {
     for (const int64_t chosen : {0, 70, 1024, 2099}) {
@@ -429,9 +435,74 @@ TEST_P(AttentionKernels, ScoresFarApartPickTheLargest) {
                            std::vector<float>(64, static_cast<float>(position == chosen)));
       }
       for (const float number : attention.Run(1)) {
-        EXPECT_NEAR(number, 1.0f, 1e-6f + static_cast<float>(Tolerance(type) - kAttentionTolerance))
+        EXPECT_NEAR(number, 1.0f,
+                    1e-6f + static_cast<float>(Tolerance(table(), type) - kAttentionTolerance))
             << KvTypeName(type) << " " << magnitude << " at " << chosen;
       }
+    }
+  }
+}
+
+// Numbers of every magnitude that float16 has, subnormal ones too: what they are rounded to follows
+// them.
+TEST_P(AttentionKernels, ErrorsFollowTheMagnitudeOfKeysAndValues) {
+  std::mt19937 random(14);
+  const Shape shape{4, 64, 64, 2, 150};
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16}) {
+    for (const float magnitude : {0x1p-20f, 0x1p-12f, 1.0f, 0x1p10f, 0x1p13f}) {
+      Case attention(table(), shape, type, random);
+      const auto scaled = [&] {
+        std::vector<float> numbers = RandomFloats(64, random);
+        for (float& x : numbers) x *= magnitude;
+        return numbers;
+      };
+      for (int64_t position = 0; position < shape.n_positions; ++position) {
+        attention.SetKey(position, scaled());
+        attention.SetValue(position, scaled());
+      }
+      for (float& x : attention.q()) x /= magnitude;
+      const std::vector<float> out = attention.Run(2);
+      const std::vector<double> expected = attention.Expected(1);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_NEAR(out[expected.size() + i] / magnitude, expected[i] / double{magnitude},
+                    Tolerance(table(), type))
+            << KvTypeName(type) << " times " << magnitude << ", number " << i;
+      }
+    }
+  }
+}
+
+// Of differences.
+double RootMeanSquare(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(sum / static_cast<double>(a.size()));
+}
+
+// Among a key's numbers one that is much larger, as many models have them, takes bits from the others
+// where they share a power.
+TEST_P(AttentionKernels, ProductsOfHalvesAreOffByNoMoreThanHalvesAre) {
+  std::mt19937 random(15);
+  for (const float outlier : {1.0f, 8.0f, 64.0f}) {
+    for (const int64_t head_dim : {32, 64, 128, 256}) {
+      const Shape shape{8, head_dim, head_dim, 1, 300};
+      Case halves(table(), shape, KvType::kF16, random);
+      Case exact(table(), shape, KvType::kF32, random);
+      for (int64_t position = 0; position < shape.n_positions; ++position) {
+        std::vector<float> key = RandomFloats(head_dim, random);
+        key[5] *= outlier;
+        const std::vector<float> value = RandomFloats(head_dim, random);
+        for (Case* attention : {&halves, &exact}) {
+          attention->SetKey(position, key);
+          attention->SetValue(position, value);
+        }
+      }
+      exact.q() = halves.q();
+      const std::vector<float> out = halves.Run(1);
+      const std::vector<double> stored = halves.Expected(0);
+      const double products = RootMeanSquare({out.begin(), out.end()}, stored);
+      EXPECT_LE(products, 1.25 * RootMeanSquare(stored, exact.Expected(0)))
+          << "heads of " << head_dim << ", outliers of " << outlier;
     }
   }
 }

@@ -9,7 +9,10 @@
 //   kPanelRows, kPanelVectors      rows and vectors of products with what is float32 already
 //   kPairRows, kPairVectors        the same of products of int16
 //   Ints, ZeroInts, ToFloats       kLanes integers of 32 bits; as floats
+//   LoadInts, StoreInts            kLanes pairs of int16
 //   WidenPairs                     kLanes pairs of int8, at any alignment, as pairs of int16
+//   kMultipliesHalves              whether float16 is multiplied in integers, by what
+//                                  kernels/attention_halves.h names
 //   MaxOrNan(a, b), LargestOrNan   the largest of numbers that are not negative, by lanes and of
 //                                  all lanes; NaN where one is
 //   SetPair                        a pair of int16 in every lane
@@ -29,6 +32,7 @@
 #include <cstring>
 
 #include "kernels/attention.h"
+#include "kernels/attention_halves.h"
 #include "kernels/attention_pairs.h"
 #include "kernels/vector_math.h"
 
@@ -199,7 +203,7 @@ class Tile {
       float* state = states + row * stride_;
       for (int64_t i = 0; i < stride_; ++i) state[i] = 0;
       state[padded_] = kLowestScore;
-      if constexpr (type == KvType::kQ8_0) {
+      if (IsPaired()) {
         state[padded_ + kQueryScale] = RoundQuery(q, queries() + row * QueryStride()) * scale;
       } else {
         float* scaled = scratch.q + row * a.head_dim;
@@ -242,6 +246,13 @@ class Tile {
   // once or in two parts.
   static constexpr int64_t kFewRows = 8;
 
+  static constexpr bool kMayBeHalves = type == KvType::kF16 && V::kMultipliesHalves;
+
+  // Whether products are sums of integers, of an even number of pairs.
+  bool IsPaired() const {
+    return type == KvType::kQ8_0 || (kMayBeHalves && a_.head_dim % 4 == 0);
+  }
+
   // Positions of the block that a row sees.
   int64_t Visible(int64_t row) const {
     const int64_t n = a_.first_position + row / a_.group + 1 - begin_;
@@ -272,18 +283,11 @@ class Tile {
     const int64_t place = PlaceInRing(a_.ring, begin_);
     const std::byte* units = a_.k + place * key_row_bytes_;
     const std::byte* values = a_.v + place * value_row_bytes_;
-    if constexpr (type == KvType::kQ8_0) {
-      if (few_rows_) {
-        AttendPairedBlock<V::kKeyRows, kUnitVectors, kColumnVectors>(
-            units, values, V::AheadBytes(kAttentionBlock * key_row_bytes_),
-            V::AheadBytes(kAttentionBlock * value_row_bytes_));
-      } else {
-        AttendPairedBlock<V::kPairRows, V::kPairVectors, V::kPairVectors>(units, values, kLeadBytes,
-                                                                          kLeadBytes);
-      }
-    } else {
-      AttendFloatBlock(units, values);
+    if constexpr (type == KvType::kQ8_0) return AttendQuantBlock(units, values);
+    if constexpr (kMayBeHalves) {
+      if (IsPaired()) return AttendHalfBlock(units, values);
     }
+    AttendFloatBlock(units, values);
   }
 
   void AttendFloatBlock(const std::byte* units, const std::byte* values) {
@@ -445,95 +449,183 @@ class Tile {
     });
   }
 
-  // Scores, weights and sums of a block of kQ8_0.
-  template <int kRows, int kKeyVectors, int kValueVectors>
-  void AttendPairedBlock(const std::byte* units, const std::byte* values, int64_t keys_ahead,
-                         int64_t values_ahead) {
+  template <int kRows, int kVectors, typename Keys>
+  void ScorePairs(const Keys& keys) {
     ForEachPart(kRows, [&](int64_t row, int64_t rows) {
-      const PairedScores<V> scores = {
+      const PairedScores<V, Keys> scores = {
           .queries = {queries() + row * QueryStride(), QueryStride()},
-          .keys = {units + kKeyUnit * 2, kKeyUnit * 2, kKeyUnit * key_row_bytes_, keys_ahead},
-          .blocks = a_.head_dim / kKvBlock,
+          .keys = keys,
+          .head_dim = a_.head_dim,
           .scales = states_ + row * stride_ + padded_ + kQueryScale,
           .scale_stride = stride_,
           .scores = scratch_.scores + row * kAttentionBlock,
           .score_stride = kAttentionBlock};
       const int64_t units_seen = (Visible(row + rows - 1) + kKeyUnit - 1) / kKeyUnit;
-      RunAll<kRows, kKeyVectors>(scores, rows, units_seen * kUnitVectors);
+      RunAll<kRows, kVectors>(scores, rows, units_seen * kUnitVectors);
     });
+  }
+
+  // Adds `columns` numbers of values from `first` on. What a row does not see weighs 0, and no
+  // integer is a NaN.
+  template <int kRows, int kVectors, typename Values>
+  void WeighPairs(const Values& values, int64_t first, int64_t columns) {
+    ForEachPart(kRows, [&](int64_t row, int64_t rows) {
+      const PairedSums<V, Values> sums = {
+          .weights = {scratch_.weights + row * kWeightStride, kWeightStride},
+          .values = values,
+          .pairs = (Visible(row + rows - 1) + 3) / 4 * 2,
+          .scales = states_ + row * stride_ + padded_ + kWeightScale,
+          .sums = states_ + row * stride_ + first,
+          .stride = stride_};
+      RunAll<kRows, kVectors>(sums, rows, columns / V::kLanes);
+    });
+  }
+
+  void AttendQuantBlock(const std::byte* units, const std::byte* values) {
+    const int64_t keys_ahead =
+        few_rows_ ? V::AheadBytes(kAttentionBlock * key_row_bytes_) : kLeadBytes;
+    const QuantKeys<V> keys = {
+        {units + kKeyUnit * 2, kKeyUnit * 2, kKeyUnit * key_row_bytes_, keys_ahead}};
+    if (few_rows_) {
+      ScorePairs<V::kKeyRows, kUnitVectors>(keys);
+    } else {
+      ScorePairs<V::kPairRows, V::kPairVectors>(keys);
+    }
     for (int64_t row = first_row_; row < rows_; ++row) TakeWeights(row);
+    const int64_t ahead =
+        few_rows_ ? V::AheadBytes(kAttentionBlock * value_row_bytes_) : kLeadBytes;
     for (int64_t i = 0; i < a_.v_head_dim; i += kKvBlock) {
-      for (int64_t row = first_row_; row < rows_; ++row) RoundWeights(row, values);
+      for (int64_t row = first_row_; row < rows_; ++row) {
+        RoundWeights(row, [&](int64_t j) { return V::LoadBF16(values + 2 * j); });
+      }
       const std::byte* numbers = values + kPairedValueUnit * 2;
       // What the products do not come by, the scales.
-      for (const std::byte* at = values; at != numbers; at += 64) V::Prefetch(at + values_ahead);
-      ForEachPart(kRows, [&](int64_t row, int64_t rows) {
-        // Those that a row does not see weigh 0, and no integer is a NaN.
-        const PairedSums<V> sums = {
-            .weights = {scratch_.weights + row * kWeightStride, kWeightStride},
-            .values = {numbers, kKvBlock * 2, kKeyUnit * 2, values_ahead},
-            .pairs = (Visible(row + rows - 1) + 1) / 2,
-            .scales = states_ + row * stride_ + padded_ + kWeightScale,
-            .sums = states_ + row * stride_ + i,
-            .stride = stride_};
-        RunAll<kRows, kValueVectors>(sums, rows, kKvBlock / V::kLanes);
-      });
+      for (const std::byte* at = values; at != numbers; at += 64) V::Prefetch(at + ahead);
+      const QuantPairs<V> pairs = {numbers, kKvBlock * 2, kKeyUnit * 2, ahead};
+      if (few_rows_) {
+        WeighPairs<V::kKeyRows, kColumnVectors>(pairs, i, kKvBlock);
+      } else {
+        WeighPairs<V::kPairRows, V::kPairVectors>(pairs, i, kKvBlock);
+      }
       values += kPairedValueUnit * kKvBlockBytes;
     }
   }
 
+  void AttendHalfBlock(const std::byte* units, const std::byte* values) {
+    const int64_t n = Visible(rows_ - 1);
+    const int64_t n_units = (n + kKeyUnit - 1) / kKeyUnit;
+    auto* integers = reinterpret_cast<int16_t*>(scratch_.keys);
+    const HalfPowers of_keys = {scratch_.powers, scratch_.powers + kAttentionBlock};
+    const HalfKeys<V> keys = {units, kKeyUnit * key_row_bytes_, of_keys,
+                              kAttentionBlock * key_row_bytes_};
+    keys.FindPowers(n_units);
+    if (few_rows_) {
+      ScorePairs<V::kKeyRows, kUnitVectors>(keys);
+    } else {
+      ConvertKeys(keys, n_units, integers);
+      ScorePairs<V::kPairRows, V::kPairVectors>(
+          ShortKeys<V>{integers, kKeyUnit * a_.head_dim, of_keys.power});
+    }
+    for (int64_t row = first_row_; row < rows_; ++row) TakeWeights(row);
+    const HalfPowers of_values = {of_keys.power + kAttentionBlock,
+                                  of_keys.power + 2 * kAttentionBlock};
+    const HalfValues<V> rows = {values, value_row_bytes_, n, of_values,
+                                kAttentionBlock * value_row_bytes_};
+    rows.FindPowers();
+    for (int64_t row = first_row_; row < rows_; ++row) {
+      RoundWeights(row, [&](int64_t j) { return V::Load(of_values.power + j); });
+    }
+    if (few_rows_ && a_.v_head_dim == padded_ && n % 4 == 0) {
+      WeighPairs<V::kKeyRows, kColumnVectors>(rows, 0, padded_);
+    } else {
+      integers = reinterpret_cast<int16_t*>(scratch_.values);
+      ConvertValues(rows, padded_, integers);
+      WeighPairs<V::kPairRows, V::kPairVectors>(
+          ShortPairs<V>{integers, 2 * padded_, 2 * kKeyUnit}, 0, padded_);
+    }
+  }
+
   int16_t* queries() const { return reinterpret_cast<int16_t*>(scratch_.q); }
-  // In int16, within the floats of other types; not at powers of two, as weights.
-  int64_t QueryStride() const { return a_.head_dim + 16; }
+  int64_t QueryStride() const { return RoundedQueryStride(a_.head_dim); }
 
   static constexpr float kLargestInt16 = 32767;
+  // The magnitudes that products with float16 sum, times less than 2^15 each, come to at most this
+  // and half of 64 by rounding: to less than 2^31.
+  static constexpr float kMostTotal = 65472;
   // Below this a row is all zeros: its reciprocal might be no number.
   static constexpr float kSmallestScale = 0x1p-120f;
 
-  // The scale of numbers that are at most `most`; NaN if that is none, or infinite. What to
-  // multiply with goes to `inverse`.
-  static float RoundingScale(typename V::Type most, float& inverse) {
-    const float largest = V::LargestOrNan(most);
+  // The scale that rounds numbers up to `largest` to int16; NaN if that is no number or infinite.
+  // What to multiply with goes to `inverse`.
+  static float RoundingScale(float largest, float& inverse) {
     inverse = largest >= kSmallestScale * kLargestInt16 ? kLargestInt16 / largest : 0;
     return largest * (1 / kLargestInt16) + 0 * largest;
+  }
+
+  // What to round by instead of the largest where magnitudes that come to `total` are summed.
+  static float RoundingMost(float largest, float total) {
+    const float least = total * (kLargestInt16 / kMostTotal);
+    return least > largest ? least : largest;
   }
 
   // Rounds a query to integers and returns their scale.
   float RoundQuery(const float* q, int16_t* out) const {
     typename V::Type most = V::Zero();
-    for (int64_t i = 0; i < a_.head_dim; i += V::kLanes) {
-      most = V::MaxOrNan(most, V::Abs(V::Load(q + i)));
+    float largest_sum = 0;
+    for (int64_t begin = 0; begin < a_.head_dim; begin += kKvBlock) {
+      typename V::Type sum = V::Zero();
+      for (int64_t i = begin; i < begin + kKvBlock; i += V::kLanes) {
+        const typename V::Type magnitudes = V::Abs(LoadQuery(q, i));
+        most = V::MaxOrNan(most, magnitudes);
+        sum = V::Add(sum, magnitudes);
+      }
+      if constexpr (kMayBeHalves) {
+        const float of_block = V::SumOfLanes(sum);
+        if (of_block > largest_sum) largest_sum = of_block;
+      }
     }
     float inverse;
-    const float scale = RoundingScale(most, inverse);
+    const float scale = RoundingScale(RoundingMost(V::LargestOrNan(most), largest_sum), inverse);
     for (int64_t i = 0; i < a_.head_dim; i += 2 * V::kLanes) {
-      V::StoreShorts(out + i, V::Mul(V::Set(inverse), V::Load(q + i)),
-                     V::Mul(V::Set(inverse), V::Load(q + i + V::kLanes)));
+      V::StoreShorts(out + i, V::Mul(V::Set(inverse), LoadQuery(q, i)),
+                     V::Mul(V::Set(inverse), LoadQuery(q, i + V::kLanes)));
     }
     return scale;
   }
 
-  // Rounds the weights of a row times the scales of a block of values.
-  void RoundWeights(int64_t row, const std::byte* scales) {
+  // Numbers of a query from i on, and zeros behind its end.
+  typename V::Type LoadQuery(const float* q, int64_t i) const {
+    const int64_t rest = a_.head_dim - i;
+    return rest >= V::kLanes ? V::Load(q + i) : V::LoadFirst(q + i, rest > 0 ? rest : 0);
+  }
+
+  // Rounds the weights of a row times the scales of values, load_scales(position) from a position
+  // on.
+  template <typename LoadScales>
+  void RoundWeights(int64_t row, const LoadScales& load_scales) {
     constexpr int64_t kVectors = kAttentionBlock / V::kLanes;
     const int64_t n = Visible(row);
     const int64_t hidden = Hidden(row);
     const float* weights = scratch_.scores + row * kAttentionBlock;
     typename V::Type products[kVectors];
     typename V::Type most = V::Zero();
+    typename V::Type sum = V::Zero();
 #pragma GCC unroll 16
     for (int64_t j = 0; j < kVectors; ++j) {
       const int64_t first = j * V::kLanes;
-      products[j] = V::Mul(V::Load(weights + first), V::LoadBF16(scales + 2 * first));
+      products[j] = V::Mul(V::Load(weights + first), load_scales(first));
       // What a row does not see may be no number.
       if (n - first < V::kLanes) {
         products[j] = V::KeepFirst(n > first ? n - first : 0, products[j], V::Zero());
       }
       if (hidden > first) products[j] = V::KeepFirst(hidden - first, V::Zero(), products[j]);
       most = V::MaxOrNan(most, products[j]);
+      if constexpr (kMayBeHalves) sum = V::Add(sum, products[j]);
     }
+    float largest = V::LargestOrNan(most);
+    if constexpr (kMayBeHalves) largest = RoundingMost(largest, V::SumOfLanes(sum));
     float inverse;
-    states_[row * stride_ + padded_ + kWeightScale] = RoundingScale(most, inverse);
+    states_[row * stride_ + padded_ + kWeightScale] = RoundingScale(largest, inverse);
     int16_t* out = scratch_.weights + row * kWeightStride;
 #pragma GCC unroll 16
     for (int64_t j = 0; j < kVectors; j += 2) {

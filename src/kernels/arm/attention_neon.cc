@@ -22,6 +22,8 @@ struct AttentionVectors : Vectors {
   static constexpr int kPairRows = 4;
   static constexpr int kPairVectors = 4;
 
+  static constexpr bool kMultipliesHalves = false;
+
   using Ints = int32x4_t;
   static int32x4_t ZeroInts() { return vdupq_n_s32(0); }
   static int32x4_t WidenPairs(const std::byte* from) {

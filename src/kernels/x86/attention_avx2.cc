@@ -22,6 +22,8 @@ struct AttentionVectors : Vectors {
   static constexpr int kPairRows = 4;
   static constexpr int kPairVectors = 2;
 
+  static constexpr bool kMultipliesHalves = false;
+
   using Ints = __m256i;
   static __m256i ZeroInts() { return _mm256_setzero_si256(); }
   static __m256i WidenPairs(const std::byte* from) {
