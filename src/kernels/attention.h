@@ -173,8 +173,8 @@ inline constexpr float kLowestScore = -0x1.fffffep127f;
 
 // What attend_span keeps for its time, each part beginning on a cache line: the queries times the
 // scale, the scores of a block, and its keys (as units) and values (as padded rows) in float32.
-// Where integers are multiplied, queries, weights, keys and values are in int16, and keys and values
-// of float16 have powers of two.
+// Where integers are multiplied, queries, weights, keys and values are in int16, and keys and
+// values of float16 have powers of two.
 struct SpanScratch {
   float* q;          // [rows, head_dim], or [rows, RoundedQueryStride(head_dim)]
   float* scores;     // [rows, kAttentionBlock]

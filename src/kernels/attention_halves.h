@@ -2,10 +2,10 @@
 //
 // The numbers of a key, or of a value, share a power of two: with e the exponent field of the
 // largest, number = integer * 2^(e - 29), below 2^15 in magnitude. float16 has 11 bits, so numbers
-// down to a 16th of the largest are exact, and the others off by at most half of the power, a 2^-15th
-// of the largest. Adding 1.5 * 2^23 times the power to a number in float32 rounds it so, to nearest,
-// and leaves the integer in the low bits. Where the largest is infinite or a NaN, the power to
-// multiply with is a NaN.
+// down to a 16th of the largest are exact, and the others off by at most half of the power, a
+// 2^-15th of the largest. Adding 1.5 * 2^23 times the power to a number in float32 rounds it so, to
+// nearest, and leaves the integer in the low bits. Where the largest is infinite or a NaN, the
+// power to multiply with is a NaN.
 //
 // The power of a key or a value depends on its own numbers alone, which keeps rows invariant.
 //
@@ -164,8 +164,8 @@ void ConvertKeys(const HalfKeys<V>& keys, int64_t n_units, int16_t* out) {
   }
 }
 
-// Those of values, with zeros up to whole vectors: [n / 2, rounded up][padded] pairs. The last of an
-// odd number is its own partner; that one has no weight.
+// Those of values, with zeros up to whole vectors: [n / 2, rounded up][padded] pairs. The last of
+// an odd number is its own partner; that one has no weight.
 template <typename V>
 void ConvertValues(const HalfValues<V>& values, int64_t padded, int16_t* out) {
   for (int64_t position = 0; position < values.n; position += 2) {

@@ -479,8 +479,8 @@ double RootMeanSquare(const std::vector<double>& a, const std::vector<double>& b
   return std::sqrt(sum / static_cast<double>(a.size()));
 }
 
-// Among a key's numbers one that is much larger, as many models have them, takes bits from the others
-// where they share a power.
+// Among a key's numbers one that is much larger, as many models have them, takes bits from the
+// others where they share a power.
 TEST_P(AttentionKernels, ProductsOfHalvesAreOffByNoMoreThanHalvesAre) {
   std::mt19937 random(15);
   for (const float outlier : {1.0f, 8.0f, 64.0f}) {

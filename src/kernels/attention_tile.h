@@ -11,20 +11,18 @@
 //   Ints, ZeroInts, ToFloats       kLanes integers of 32 bits; as floats
 //   LoadInts, StoreInts            kLanes pairs of int16
 //   WidenPairs                     kLanes pairs of int8, at any alignment, as pairs of int16
-//   kMultipliesHalves              whether float16 is multiplied in integers, by what
-//                                  kernels/attention_halves.h names
+//   kMultipliesHalves              whether float16 becomes int16 (kernels/attention_halves.h)
 //   MaxOrNan(a, b), LargestOrNan   the largest of numbers that are not negative, by lanes and of
 //                                  all lanes; NaN where one is
 //   SetPair                        a pair of int16 in every lane
 //   AddProducts(sum, a, b)         sum + a[0] b[0] + a[1] b[1], of pairs
 //   StoreShorts(to, a, b)          two vectors of floats, rounded to the nearest int16
-//   AheadBytes, Prefetch           how far ahead memory is asked for where a token stands alone, by
-//                                  the bytes of a block; asks for a line
+//   AheadBytes, Prefetch           how far ahead a token that stands alone asks for memory, by the
+//                                  bytes of a block; asks for a line
 //
 // Row invariance: a score is one chain of fma over the numbers of a head, a sum of values one chain
-// over positions, whatever rows and vectors share the registers; conversion to float32 is exact, so
-// that it does not matter where it is done. Sums of integers are exact too, and what a row of
-// queries or weights is rounded to depends on that row and the block alone.
+// over positions, whatever shares the registers; conversion to float32 is exact. So are sums of
+// integers, and what a row of them is rounded to depends on that row and the block alone.
 #pragma once
 
 #include <cstddef>
@@ -249,9 +247,7 @@ class Tile {
   static constexpr bool kMayBeHalves = type == KvType::kF16 && V::kMultipliesHalves;
 
   // Whether products are sums of integers, of an even number of pairs.
-  bool IsPaired() const {
-    return type == KvType::kQ8_0 || (kMayBeHalves && a_.head_dim % 4 == 0);
-  }
+  bool IsPaired() const { return type == KvType::kQ8_0 || (kMayBeHalves && a_.head_dim % 4 == 0); }
 
   // Positions of the block that a row sees.
   int64_t Visible(int64_t row) const {
@@ -540,8 +536,8 @@ class Tile {
     } else {
       integers = reinterpret_cast<int16_t*>(scratch_.values);
       ConvertValues(rows, padded_, integers);
-      WeighPairs<V::kPairRows, V::kPairVectors>(
-          ShortPairs<V>{integers, 2 * padded_, 2 * kKeyUnit}, 0, padded_);
+      WeighPairs<V::kPairRows, V::kPairVectors>(ShortPairs<V>{integers, 2 * padded_, 2 * kKeyUnit},
+                                                0, padded_);
     }
   }
 

@@ -70,10 +70,10 @@ struct AttentionVectors : Vectors {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       const __m512i* r = rows + 4 * i;
-      const __m512i ab = _mm512_max_epu16(_mm512_unpacklo_epi32(r[0], r[1]),
-                                          _mm512_unpackhi_epi32(r[0], r[1]));
-      const __m512i cd = _mm512_max_epu16(_mm512_unpacklo_epi32(r[2], r[3]),
-                                          _mm512_unpackhi_epi32(r[2], r[3]));
+      const __m512i ab =
+          _mm512_max_epu16(_mm512_unpacklo_epi32(r[0], r[1]), _mm512_unpackhi_epi32(r[0], r[1]));
+      const __m512i cd =
+          _mm512_max_epu16(_mm512_unpacklo_epi32(r[2], r[3]), _mm512_unpackhi_epi32(r[2], r[3]));
       fours[i] = _mm512_max_epu16(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
     }
     const __m512i low = LargerQuarters<0x44, 0xee>(fours[0], fours[1]);
@@ -88,8 +88,7 @@ struct AttentionVectors : Vectors {
   }
   static __m512 PowerOf(__m512i magnitudes) {
     const __m512i bits = _mm512_add_epi32(Exponents(magnitudes), _mm512_set1_epi32(98 << 23));
-    const __mmask16 is_finite =
-        _mm512_cmplt_epi32_mask(magnitudes, _mm512_set1_epi32(0x7c00));
+    const __mmask16 is_finite = _mm512_cmplt_epi32_mask(magnitudes, _mm512_set1_epi32(0x7c00));
     return _mm512_castsi512_ps(
         _mm512_mask_blend_epi32(is_finite, _mm512_set1_epi32(0x7fc00000), bits));
   }
