@@ -41,30 +41,27 @@ struct HalfKeys {
     const std::byte* data;
     const float* add;
     int64_t unit_bytes;
-    int64_t ahead_bytes;
 
     typename V::Ints Load(int j) const {
       const std::byte* at = data + j * unit_bytes;
       const typename V::Type of_keys = V::Load(add + j * kKeyUnit);
       return V::FixedPairs(at, of_keys, at + 2 * kKeyUnit, of_keys);
     }
-    void Prefetch() const { V::PrefetchBlock(data + ahead_bytes); }
+    void Prefetch() const { V::PrefetchBlock(data + kAttentionBlock / kKeyUnit * unit_bytes); }
     void Next() { data += 4 * kKeyUnit; }
   };
 
   const std::byte* units;
   int64_t unit_bytes;
   HalfPowers powers;
-  int64_t ahead_bytes;
 
   HalfKeys From(int64_t unit) const {
     return {.units = units + unit * unit_bytes,
             .unit_bytes = unit_bytes,
-            .powers = {powers.add + unit * kKeyUnit, powers.power + unit * kKeyUnit},
-            .ahead_bytes = ahead_bytes};
+            .powers = {powers.add + unit * kKeyUnit, powers.power + unit * kKeyUnit}};
   }
   Pairs Block(int64_t block) const {
-    return {units + block * (2 * kKvBlock * kKeyUnit), powers.add, unit_bytes, ahead_bytes};
+    return {units + block * (2 * kKvBlock * kKeyUnit), powers.add, unit_bytes};
   }
   typename V::Type Scales(int64_t /*block*/, int j) const {
     return V::Load(powers.power + j * kKeyUnit);
@@ -107,7 +104,6 @@ struct HalfValues {
   int64_t row_bytes;
   int64_t n;
   HalfPowers powers;
-  int64_t ahead_bytes;
 
   HalfValues From(int64_t vector) const {
     HalfValues values = *this;
@@ -119,8 +115,8 @@ struct HalfValues {
     return V::FixedPairs(from, V::Set(powers.add[0]), from + row_bytes, V::Set(powers.add[1]));
   }
   void Prefetch() const {
-    V::PrefetchBlock(rows + ahead_bytes);
-    V::PrefetchBlock(rows + row_bytes + ahead_bytes);
+    V::PrefetchBlock(rows + kAttentionBlock * row_bytes);
+    V::PrefetchBlock(rows + (kAttentionBlock + 1) * row_bytes);
   }
   void Next() {
     rows += 2 * row_bytes;

@@ -512,8 +512,7 @@ class Tile {
     const int64_t n_units = (n + kKeyUnit - 1) / kKeyUnit;
     auto* integers = reinterpret_cast<int16_t*>(scratch_.keys);
     const HalfPowers of_keys = {scratch_.powers, scratch_.powers + kAttentionBlock};
-    const HalfKeys<V> keys = {units, kKeyUnit * key_row_bytes_, of_keys,
-                              kAttentionBlock * key_row_bytes_};
+    const HalfKeys<V> keys = {units, kKeyUnit * key_row_bytes_, of_keys};
     keys.FindPowers(n_units);
     if (few_rows_) {
       ScorePairs<V::kKeyRows, kUnitVectors>(keys);
@@ -525,8 +524,7 @@ class Tile {
     for (int64_t row = first_row_; row < rows_; ++row) TakeWeights(row);
     const HalfPowers of_values = {of_keys.power + kAttentionBlock,
                                   of_keys.power + 2 * kAttentionBlock};
-    const HalfValues<V> rows = {values, value_row_bytes_, n, of_values,
-                                kAttentionBlock * value_row_bytes_};
+    const HalfValues<V> rows = {values, value_row_bytes_, n, of_values};
     rows.FindPowers();
     for (int64_t row = first_row_; row < rows_; ++row) {
       RoundWeights(row, [&](int64_t j) { return V::Load(of_values.power + j); });
