@@ -103,7 +103,7 @@ Result<ElementType> FindErrorType(std::string_view name) {
 }
 
 std::optional<KvType> ParseKvType(std::string_view name) {
-  for (const KvType type : kAllKvTypes) {
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
     if (name == KvTypeName(type)) return type;
   }
   return std::nullopt;

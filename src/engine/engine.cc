@@ -170,6 +170,7 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
   THAW_ASSIGN(ModelDescription description, DescribeModel(file));
   THAW_ASSIGN(EngineOptions filled, FillDefaults(options, description.config));
   THAW_ASSIGN(const Computing computing, SelectChecked(options, description.matrices));
+  filled.kv_type = KvCache::TypeToKeep(description.config, filled.kv_type, *computing.kernels);
   std::vector<WeightMatrix> matrices = std::exchange(description.matrices, {});
   for (WeightMatrix& matrix : matrices) {
     matrix.form = options.tier == Tier::kThawed ? FrozenForm::kThawed : FrozenForm::kCoded;

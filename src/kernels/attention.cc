@@ -12,6 +12,8 @@ namespace {
 
 constexpr int64_t kTileRows = 96;
 
+constexpr int64_t kMostShorts = 1024;
+
 constexpr float kLog2E = 0x1.715476p+0f;
 
 int64_t TileRows(int64_t group) { return AttentionTileTokens(group) * group; }
@@ -21,50 +23,105 @@ int64_t QueryFloats(int64_t rows, int64_t head_dim) {
   return RoundUp(rows * std::max(head_dim, RoundedQueryStride(head_dim) / 2), 16);
 }
 
-// Units of kQ8_0: their positions, and where number i of a block of one of them lies.
-struct PairedUnits {
-  int64_t positions;
-  int64_t (*place)(int64_t lane, int64_t i);
+// Where the numbers of a row that share a scale lie: 32 at a time, in elements of one number or
+// two.
+struct Places {
+  int64_t first;         // bytes before the first element
+  int64_t stride;        // from element to element
+  int64_t group_stride;  // from 32 numbers to the next
 };
-constexpr PairedUnits kPairedKeys = {kKeyUnit, [](int64_t lane, int64_t i) {
-                                       return (kKeyUnit + i / 2 * kKeyUnit + lane) * 2 + i % 2;
-                                     }};
-constexpr PairedUnits kPairedValues = {kPairedValueUnit, [](int64_t lane, int64_t i) {
-                                         return (kPairedValueUnit + lane / 2 * kKvBlock + i) * 2 +
-                                                lane % 2;
-                                       }};
 
-// Bytes before the first block of the unit of a position.
-int64_t UnitOffset(const PairedUnits& units, int64_t n, int64_t position) {
-  return position / units.positions * units.positions * KvRowBytes(KvType::kQ8_0, n);
+// How a paired type stores the rows of a head: units of positions; of each, the scales of its rows
+// precede the numbers that they are of.
+struct PairedUnits {
+  int64_t positions;      // of a unit
+  int64_t block;          // numbers of a row that share a scale
+  int64_t number_bytes;   // of each
+  int64_t element_bytes;  // of a pair of numbers of a key, of a number of a value
+  int64_t n;              // numbers of a row
+
+  int64_t block_bytes() const { return positions * (2 + block * number_bytes); }
+  // Of the unit that holds a position.
+  int64_t Offset(int64_t position) const {
+    return position / positions * (n / block) * block_bytes();
+  }
+
+  Places PlacesOf(int64_t position) const {
+    const int64_t lane = position % positions;
+    const int64_t pair_bytes = 2 * number_bytes;
+    if (element_bytes == pair_bytes) {
+      const int64_t stride = kKeyUnit * pair_bytes;
+      return {positions * 2 + lane / kKeyUnit * (block / 2 * stride) + lane % kKeyUnit * pair_bytes,
+              stride, kKvBlock / 2 * stride};
+    }
+    const int64_t pairs_bytes = kKvBlock * pair_bytes;  // of two positions
+    return {positions * 2 + lane / 2 * pairs_bytes + lane % 2 * number_bytes, pair_bytes,
+            kPairedUnit / 2 * pairs_bytes};
+  }
+  // In a block of a row as store_kv writes it.
+  Places PlacesInRow() const { return {2, element_bytes, kKvBlock * number_bytes}; }
+};
+
+PairedUnits UnitsOfKeys(KvType type, int64_t n) {
+  if (type == KvType::kI16) return {kPairedUnit, n, 2, 4, n};
+  return {kKeyUnit, kKvBlock, 1, 2, n};
 }
 
-void StorePaired(const PairedUnits& units, const KernelTable& table, const float* x, int64_t n,
-                 int64_t position, std::byte* to) {
-  std::byte* block = to + UnitOffset(units, n, position);
-  const int64_t lane = position % units.positions;
-  for (int64_t begin = 0; begin < n; begin += kKvBlock) {
-    std::byte row[kKvBlockBytes];
-    table.store_kv(x + begin, kKvBlock, KvType::kQ8_0, row);
-    std::memcpy(block + lane * 2, row, 2);
-    for (int64_t i = 0; i < kKvBlock; ++i) block[units.place(lane, i)] = row[2 + i];
-    block += units.positions * kKvBlockBytes;
+PairedUnits UnitsOfValues(KvType type, int64_t n) {
+  if (type == KvType::kI16) return {kPairedUnit, n, 2, 2, n};
+  return {kPairedUnit, kKvBlock, 1, 1, n};
+}
+
+template <int kBytes>
+void CopyElements(const PairedUnits& units, const std::byte* from, const Places& from_places,
+                  std::byte* to, const Places& to_places) {
+  const int64_t elements = kKvBlock * units.number_bytes / kBytes;
+  for (int64_t group = 0; group < units.block / kKvBlock; ++group) {
+    const std::byte* source = from + from_places.first + group * from_places.group_stride;
+    std::byte* target = to + to_places.first + group * to_places.group_stride;
+    for (int64_t i = 0; i < elements; ++i) {
+      std::memcpy(target + i * to_places.stride, source + i * from_places.stride, kBytes);
+    }
   }
 }
 
-void CopyPaired(const PairedUnits& units, int64_t n, const std::byte* from, int64_t from_position,
+void CopyNumbers(const PairedUnits& units, const std::byte* from, const Places& from_places,
+                 std::byte* to, const Places& to_places) {
+  switch (units.element_bytes) {
+    case 1:
+      return CopyElements<1>(units, from, from_places, to, to_places);
+    case 2:
+      return CopyElements<2>(units, from, from_places, to, to_places);
+    default:
+      return CopyElements<4>(units, from, from_places, to, to_places);
+  }
+}
+
+void StorePaired(const PairedUnits& units, const KernelTable& table, const float* x, KvType type,
+                 int64_t position, std::byte* to) {
+  std::byte* block = to + units.Offset(position);
+  const Places places = units.PlacesOf(position);
+  std::byte row[2 + 2 * kMostShorts];
+  for (int64_t begin = 0; begin < units.n; begin += units.block) {
+    table.store_kv(x + begin, units.block, type, row);
+    std::memcpy(block + position % units.positions * 2, row, 2);
+    CopyNumbers(units, row, units.PlacesInRow(), block, places);
+    block += units.block_bytes();
+  }
+}
+
+void CopyPaired(const PairedUnits& units, const std::byte* from, int64_t from_position,
                 std::byte* to, int64_t to_position) {
-  from += UnitOffset(units, n, from_position);
-  to += UnitOffset(units, n, to_position);
-  const int64_t from_lane = from_position % units.positions;
-  const int64_t to_lane = to_position % units.positions;
-  for (int64_t begin = 0; begin < n; begin += kKvBlock) {
-    std::memcpy(to + to_lane * 2, from + from_lane * 2, 2);
-    for (int64_t i = 0; i < kKvBlock; ++i) {
-      to[units.place(to_lane, i)] = from[units.place(from_lane, i)];
-    }
-    from += units.positions * kKvBlockBytes;
-    to += units.positions * kKvBlockBytes;
+  const std::byte* source = from + units.Offset(from_position);
+  std::byte* target = to + units.Offset(to_position);
+  const Places from_places = units.PlacesOf(from_position);
+  const Places to_places = units.PlacesOf(to_position);
+  for (int64_t begin = 0; begin < units.n; begin += units.block) {
+    std::memcpy(target + to_position % units.positions * 2,
+                source + from_position % units.positions * 2, 2);
+    CopyNumbers(units, source, from_places, target, to_places);
+    source += units.block_bytes();
+    target += units.block_bytes();
   }
 }
 
@@ -103,12 +160,17 @@ std::string_view KvTypeName(KvType type) {
     case KvType::kBF16:
       return "bf16";
     case KvType::kQ8_0:
+      return "q8_0";
+    case KvType::kI16:
       break;
   }
-  return "q8_0";
+  return "i16";
 }
 
-bool CanStoreKv(KvType type, int64_t n) { return type != KvType::kQ8_0 || n % kKvBlock == 0; }
+bool CanStoreKv(KvType type, int64_t n) {
+  if (!IsPaired(type)) return true;
+  return n % kKvBlock == 0 && (type == KvType::kQ8_0 || n <= kMostShorts);
+}
 
 int64_t KvRowBytes(KvType type, int64_t n) {
   switch (type) {
@@ -117,6 +179,8 @@ int64_t KvRowBytes(KvType type, int64_t n) {
     case KvType::kF16:
     case KvType::kBF16:
       return n * 2;
+    case KvType::kI16:
+      return 2 + n * 2;
     case KvType::kQ8_0:
       break;
   }
@@ -124,17 +188,18 @@ int64_t KvRowBytes(KvType type, int64_t n) {
 }
 
 int64_t KeyBytes(KvType type, int64_t head_dim, int64_t n_positions) {
-  return RoundUp(n_positions, kKeyUnit) * KvRowBytes(type, head_dim);
+  const int64_t unit = type == KvType::kI16 ? kPairedUnit : kKeyUnit;
+  return RoundUp(n_positions, unit) * KvRowBytes(type, head_dim);
 }
 
 int64_t ValueBytes(KvType type, int64_t v_head_dim, int64_t n_positions) {
-  const int64_t unit = type == KvType::kQ8_0 ? kPairedValueUnit : 1;
+  const int64_t unit = IsPaired(type) ? kPairedUnit : 1;
   return RoundUp(n_positions, unit) * KvRowBytes(type, v_head_dim);
 }
 
 void StoreKey(const KernelTable& table, const float* x, int64_t n, KvType type, int64_t position,
               std::byte* keys) {
-  if (type == KvType::kQ8_0) return StorePaired(kPairedKeys, table, x, n, position, keys);
+  if (IsPaired(type)) return StorePaired(UnitsOfKeys(type, n), table, x, type, position, keys);
   std::byte* unit = keys + position / kKeyUnit * kKeyUnit * KvRowBytes(type, n);
   const int64_t lane = position % kKeyUnit;
   const int64_t size = type == KvType::kF32 ? 4 : 2;
@@ -152,14 +217,14 @@ void StoreKey(const KernelTable& table, const float* x, int64_t n, KvType type, 
 
 void StoreValue(const KernelTable& table, const float* x, int64_t n, KvType type, int64_t position,
                 std::byte* values) {
-  if (type == KvType::kQ8_0) return StorePaired(kPairedValues, table, x, n, position, values);
+  if (IsPaired(type)) return StorePaired(UnitsOfValues(type, n), table, x, type, position, values);
   table.store_kv(x, n, type, values + position * KvRowBytes(type, n));
 }
 
 void CopyKey(KvType type, int64_t n, const std::byte* from, int64_t from_position, std::byte* to,
              int64_t to_position) {
-  if (type == KvType::kQ8_0) {
-    return CopyPaired(kPairedKeys, n, from, from_position, to, to_position);
+  if (IsPaired(type)) {
+    return CopyPaired(UnitsOfKeys(type, n), from, from_position, to, to_position);
   }
   const int64_t size = type == KvType::kF32 ? 4 : 2;
   const auto offset = [&](int64_t position) {
@@ -174,8 +239,8 @@ void CopyKey(KvType type, int64_t n, const std::byte* from, int64_t from_positio
 
 void CopyValue(KvType type, int64_t n, const std::byte* from, int64_t from_position, std::byte* to,
                int64_t to_position) {
-  if (type == KvType::kQ8_0) {
-    return CopyPaired(kPairedValues, n, from, from_position, to, to_position);
+  if (IsPaired(type)) {
+    return CopyPaired(UnitsOfValues(type, n), from, from_position, to, to_position);
   }
   const int64_t row = KvRowBytes(type, n);
   std::memcpy(to + to_position * row, from + from_position * row, static_cast<size_t>(row));
@@ -188,16 +253,15 @@ SpanScratch LayOutSpanScratch(int64_t rows, int64_t head_dim, std::byte* scratch
   parts.q = reinterpret_cast<float*>(scratch);
   parts.scores = parts.q + QueryFloats(rows, head_dim);
   parts.weights = reinterpret_cast<int16_t*>(parts.scores + rows * kAttentionBlock);
-  parts.powers = reinterpret_cast<float*>(parts.weights + RoundUp(rows * kWeightStride, 32));
-  parts.keys = parts.powers + 4 * kAttentionBlock;
+  parts.keys = reinterpret_cast<float*>(parts.weights + RoundUp(rows * kWeightStride, 32));
   parts.values = parts.keys + head_dim * kAttentionBlock;
   return parts;
 }
 
 int64_t SpanScratchBytes(int64_t rows, int64_t head_dim, int64_t v_head_dim) {
   const int64_t weights = RoundUp(rows * kWeightStride, 32);
-  const int64_t floats = QueryFloats(rows, head_dim) +
-                         (rows + 4 + head_dim + PaddedValues(v_head_dim)) * kAttentionBlock;
+  const int64_t floats =
+      QueryFloats(rows, head_dim) + (rows + head_dim + PaddedValues(v_head_dim)) * kAttentionBlock;
   return weights * int64_t{sizeof(int16_t)} + floats * int64_t{sizeof(float)};
 }
 

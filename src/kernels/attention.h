@@ -15,8 +15,7 @@
 // The caller owns everything. All functions are pure.
 //
 // Costs: a tile reads every visible key and value once, whatever its rows; tiles of more than 8
-// rows turn float16 and bfloat16 into what they multiply in their scratch first: float32, or int16
-// (float16 in AVX-512; attention_halves.h). Scratch does not grow with
+// rows turn float16 and bfloat16 into float32 in their scratch first. Scratch does not grow with
 // the context; states of spans that run apart from each other do, by one row of v_head_dim numbers
 // for each head and span.
 #pragma once
@@ -35,13 +34,18 @@ enum class KvType {
   kF16,
   kBF16,
   kQ8_0,  // blocks of a scale and 32 int8, below
+  kI16,   // a scale and int16, below: what kF16 becomes where integers multiply faster
 };
 
-inline constexpr KvType kAllKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0};
+inline constexpr KvType kAllKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0,
+                                         KvType::kI16};
 
-// A block of kQ8_0: a scale in bfloat16, then 32 int8; number = scale * int8. Queries, and weights
-// of values times the scales of those, are rounded to 16 bits, so that products are sums of
-// integers (docs/decisions/0006).
+// The paired types are integers times scales in bfloat16. Queries, and weights of values times the
+// scales of those, are rounded to 16 bits, so that products are sums of integers
+// (docs/decisions/0006).
+constexpr bool IsPaired(KvType type) { return type == KvType::kQ8_0 || type == KvType::kI16; }
+
+// A block of kQ8_0: a scale, then 32 int8; number = scale * int8.
 //
 // The scale is that of the block's largest magnitude / 127, rounded to nearest, and the integers
 // are rounded for that rounded scale, so a number is off by at most half the scale. Two bytes hold
@@ -49,6 +53,11 @@ inline constexpr KvType kAllKvTypes[] = {KvType::kF32, KvType::kF16, KvType::kBF
 // above 8e6 and ever coarser ones for blocks below 0.008, while the 2^-8 that a bfloat16 is off
 // at most leave the largest number below 127.5, which still rounds to 127. A block whose largest
 // magnitude is below 2^-119 is zero; one with a NaN or an infinity reads as NaN.
+//
+// A row of kI16: a scale, then an int16 for each number. The scale is the largest magnitude / 32767
+// rounded up, so a number is off by at most a 65000th of the largest: among numbers within a 16th
+// of it by less than a float16 is. A row whose largest magnitude is below 2^-111 is zero; one with
+// a NaN or an infinity reads as NaN.
 inline constexpr int64_t kKvBlock = 32;
 inline constexpr int64_t kKvBlockBytes = 2 + kKvBlock;
 
@@ -58,16 +67,19 @@ inline constexpr int64_t kKvBlockBytes = 2 + kKvBlock;
 // keys, one for each lane of a 64-byte vector: [head_dim][16] numbers, position by position the
 // fastest.
 //
-// kQ8_0 pairs what a product sums at once. A unit of keys is [head_dim / 32] of 16 scales, then
-// [32 / 2][16][2] int8, pairs of numbers; values come in units of 64 positions, [v_head_dim / 32]
-// of 64 scales, then [64 / 2][32][2] int8, pairs of positions.
+// The paired types pair what a product sums at once: numbers of keys, positions of values. kQ8_0
+// has the keys of a unit as [head_dim / 32] of 16 scales, then [32 / 2][16][2] int8, and values in
+// units of 64 positions, [v_head_dim / 32] of 64 scales, then [64 / 2][32][2] int8. kI16 has both
+// in units of 64 positions: 64 scales, then the numbers, of keys [64 / 16][head_dim / 2][16][2],
+// of values [v_head_dim / 32][64 / 2][32][2].
 inline constexpr int64_t kKeyUnit = 16;
-inline constexpr int64_t kPairedValueUnit = 64;
+inline constexpr int64_t kPairedUnit = 64;
 
-// "f32", "f16", "bf16" or "q8_0".
+// "f32", "f16", "bf16", "q8_0" or "i16".
 std::string_view KvTypeName(KvType type);
 
-// Whether rows of n numbers can be stored so: those of kQ8_0 are whole blocks.
+// Whether rows of n numbers can be stored so: those of the paired types are multiples of 32, of
+// kI16 up to 1024.
 bool CanStoreKv(KvType type, int64_t n);
 
 // Bytes of a stored row of n numbers; a started block counts as a whole one. A unit takes as many
@@ -96,7 +108,7 @@ void CopyValue(KvType type, int64_t n, const std::byte* from, int64_t from_posit
 // while the rows of a tile pass by. With 128 prefill was 4 % faster, having fewer rounds of finding
 // the largest score and loading the sums, but decode at 8 rows from memory 16 % slower.
 inline constexpr int64_t kAttentionBlock = 64;
-static_assert(kPairedValueUnit == kAttentionBlock, "a block of values is one unit");
+static_assert(kPairedUnit == kAttentionBlock, "a block of positions is one unit");
 
 // One span at a head size of 64 is 256 KiB of float16 keys and values, 10 us from memory at 25
 // GB/s: long beside the 1 us that handing it to a thread takes, and short enough that 8 of them
@@ -173,21 +185,19 @@ inline constexpr float kLowestScore = -0x1.fffffep127f;
 
 // What attend_span keeps for its time, each part beginning on a cache line: the queries times the
 // scale, the scores of a block, and its keys (as units) and values (as padded rows) in float32.
-// Where integers are multiplied, queries, weights, keys and values are in int16, and keys and
-// values of float16 have powers of two.
+// For the paired types queries and weights are in int16, and keys and values stay where they are.
 struct SpanScratch {
   float* q;          // [rows, head_dim], or [rows, RoundedQueryStride(head_dim)]
   float* scores;     // [rows, kAttentionBlock]
   int16_t* weights;  // [rows, kWeightStride]
-  float* powers;     // [4, kAttentionBlock]
   float* keys;       // [kAttentionBlock / kKeyUnit] of [head_dim][kKeyUnit]
   float* values;     // [kAttentionBlock, PaddedValues(v_head_dim)]
 };
 // From row to row of weights. At powers of two apart, rows share banks of the first-level cache: a
 // Zen 3 did 60 multiply-adds a nanosecond at 64, and 74 at 80.
 inline constexpr int64_t kWeightStride = kAttentionBlock + 16;
-// The same for queries in int16, which have zeros behind their end.
-constexpr int64_t RoundedQueryStride(int64_t head_dim) { return (head_dim + 31) / 32 * 32 + 16; }
+// The same for queries in int16.
+constexpr int64_t RoundedQueryStride(int64_t head_dim) { return head_dim + 16; }
 SpanScratch LayOutSpanScratch(int64_t rows, int64_t head_dim, std::byte* scratch);
 int64_t SpanScratchBytes(int64_t rows, int64_t head_dim, int64_t v_head_dim);
 

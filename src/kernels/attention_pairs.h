@@ -2,9 +2,9 @@
 // int16, two by two, in integers of 32 bits.
 //
 // One factor is rounded to int16, row by row: queries, and weights times the scales of values. The
-// other are keys or values: the int8 of kQ8_0, or float16 as integers (kernels/attention_halves.h).
-// Sums stay below 2^31: of up to 64 products with int8 below 2^28; with the integers of float16 a
-// row of the first factor is rounded so that its magnitudes come to no more than 2^16.
+// other are keys or values of a paired type: int8 (kQ8_0) or int16 (kI16). Sums stay below 2^31: of
+// up to 64 products with int8 below 2^28; with int16 a row of the first factor is rounded so that
+// its magnitudes come to no more than 2^16.
 #pragma once
 
 #include <cstddef>
@@ -21,60 +21,52 @@ struct PairRows {
   int64_t stride;
 };
 
-// The other: pairs, [pairs][columns], of the columns from a vector on. Here pairs of int8.
-template <typename V>
-struct QuantPairs {
+// The other: pairs of Int, [pairs][columns], of the columns from a vector on.
+template <typename V, typename Int>
+struct IntegerPairs {
   const std::byte* data;
   int64_t pair_bytes;    // from pair to pair
   int64_t column_bytes;  // from 16 columns to the next
   int64_t ahead_bytes;   // what is asked for meanwhile
 
-  // A scale takes as much as a pair, so this holds for scales of columns as well.
   int64_t Offset(int64_t vector) const {
     const int64_t column = vector * V::kLanes;
-    return column / kKeyUnit * column_bytes + column % kKeyUnit * 2;
+    return column / kKeyUnit * column_bytes + column % kKeyUnit * (2 * int64_t{sizeof(Int)});
   }
-  QuantPairs From(int64_t vector) const {
-    QuantPairs pairs = *this;
+  IntegerPairs From(int64_t vector) const {
+    IntegerPairs pairs = *this;
     pairs.data += Offset(vector);
     return pairs;
   }
-  typename V::Ints Load(int j) const { return V::WidenPairs(data + Offset(j)); }
-  void Prefetch() const { V::Prefetch(data + ahead_bytes); }
+  typename V::Ints Load(int j) const {
+    if constexpr (sizeof(Int) == 2) return V::LoadPairs(data + Offset(j));
+    return V::WidenPairs(data + Offset(j));
+  }
+  // The lines that the next vector of columns begins.
+  void Prefetch(int j) const {
+    if (j * V::kLanes * 2 * int64_t{sizeof(Int)} % 64 == 0) {
+      V::PrefetchPairs(data + Offset(j) + ahead_bytes);
+    }
+  }
   void Next() { data += pair_bytes; }
 };
 
-// Pairs of int16 in the order of products.
-template <typename V>
-struct ShortPairs {
-  const int16_t* data;
-  int64_t pair_shorts;    // from pair to pair
-  int64_t column_shorts;  // from 16 columns to the next
-
-  ShortPairs From(int64_t vector) const {
-    ShortPairs pairs = *this;
-    pairs.data += vector * V::kLanes / kKeyUnit * column_shorts;
-    return pairs;
-  }
-  typename V::Ints Load(int j) const {
-    return V::LoadInts(data + j * V::kLanes / kKeyUnit * column_shorts);
-  }
-  void Prefetch() const {}
-  void Next() { data += pair_shorts; }
-};
-
 // sums[kRows][kVectors] += a[kRows][2 * pairs] * b[pairs][kVectors * kLanes], of an even number of
-// pairs: GCC 12 copies sums from register to register in a loop that may end between two.
+// pairs: GCC 12 copies sums from register to register in a loop that may end between two, and where
+// it unrolls one to its end.
 template <typename V, int kRows, int kVectors, typename Pairs>
 [[gnu::always_inline]] inline void AddPairs(PairRows a, Pairs b, int64_t pairs,
                                             typename V::Ints (&sums)[kRows][kVectors]) {
+#pragma GCC unroll 2
   for (int64_t i = 0; i < pairs; i += 2) {
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half, b.Next()) {
       typename V::Ints numbers[kVectors];
 #pragma GCC unroll 8
-      for (int j = 0; j < kVectors; ++j) numbers[j] = b.Load(j);
-      b.Prefetch();
+      for (int j = 0; j < kVectors; ++j) {
+        numbers[j] = b.Load(j);
+        b.Prefetch(j);
+      }
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const typename V::Ints factor = V::SetPair(a.data + r * a.stride + 2 * (i + half));
@@ -96,29 +88,32 @@ template <typename V, int kRows, int kVectors>
   }
 }
 
-// The keys of kQ8_0, whose scales lie before the pairs of their blocks: `first` are those of the
-// first block.
-template <typename V>
-struct QuantKeys {
-  QuantPairs<V> first;
+// Keys of a paired type by blocks of kKvBlock numbers, 16 positions a column group.
+template <typename V, typename Int>
+struct PairedKeys {
+  IntegerPairs<V, Int> first;  // of the first block
+  int64_t block_bytes;         // from block to block
+  const std::byte* scales;     // of the first block, in bfloat16
+  int64_t scale_block_bytes;   // from block to block; 0: all have the same
+  int64_t scale_column_bytes;  // from 16 positions to the next
 
-  QuantKeys From(int64_t vector) const { return {first.From(vector)}; }
-  QuantPairs<V> Block(int64_t block) const {
-    QuantPairs<V> pairs = first;
-    pairs.data += block * kKvBlockBytes * kKeyUnit;
-    return pairs;
+  // Of the positions from a vector on.
+  IntegerPairs<V, Int> Block(int64_t block, int64_t vector) const {
+    return {first.data + block * block_bytes + first.Offset(vector), first.pair_bytes,
+            first.column_bytes, first.ahead_bytes};
   }
-  typename V::Type Scales(int64_t block, int j) const {
-    const QuantPairs<V> pairs = Block(block);
-    return V::LoadBF16(pairs.data + pairs.Offset(j) - kKeyUnit * 2);
+  typename V::Type Scales(int64_t block, int64_t vector) const {
+    const int64_t column = vector * V::kLanes;
+    return V::LoadBF16(scales + block * scale_block_bytes + column / kKeyUnit * scale_column_bytes +
+                       column % kKeyUnit * 2);
   }
 };
 
-// Scores of rows of queries with keys. Integers are summed by blocks of kKvBlock numbers.
+// Scores of rows of queries with keys of whole blocks, by which integers are summed.
 template <typename V, typename Keys>
 struct PairedScores {
   PairRows queries;
-  Keys keys;
+  const Keys& keys;
   int64_t head_dim;
   const float* scales;  // of the queries
   int64_t scale_stride;
@@ -134,15 +129,13 @@ struct PairedScores {
       for (int j = 0; j < kVectors; ++j) totals[r][j] = V::Zero();
     }
     PairRows a = queries;
-    const Keys b = keys.From(first);
     for (int64_t begin = 0; begin < head_dim; begin += kKvBlock) {
-      const int64_t rest = head_dim - begin;
       typename V::Ints sums[kRows][kVectors];
       SetToZero<V>(sums);
-      AddPairs<V>(a, b.Block(begin / kKvBlock), (rest < kKvBlock ? rest : kKvBlock) / 2, sums);
+      AddPairs<V>(a, keys.Block(begin / kKvBlock, first), kKvBlock / 2, sums);
 #pragma GCC unroll 8
       for (int j = 0; j < kVectors; ++j) {
-        const typename V::Type of_keys = b.Scales(begin / kKvBlock, j);
+        const typename V::Type of_keys = keys.Scales(begin / kKvBlock, first + j);
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
           totals[r][j] = V::Fma(of_keys, V::ToFloats(sums[r][j]), totals[r][j]);

@@ -23,21 +23,28 @@ constexpr double kAttentionTolerance = 3e-6;
 // of a quotient of up to 127.
 constexpr double kBlockError = 0.5 / 127 * (1 + 0x1p-8) * (1 + 2 * 127 * 0x1p-23);
 
-// What rounding queries and weights to 16 bits adds for kQ8_0; and for kF16 in tables that turn it
-// into integers, whose sums leave queries and weights fewer bits.
-constexpr double kRoundedTolerance = 3e-4;
-constexpr double kRoundedHalvesTolerance = 1e-3;
+// The same of a row of kI16, whose scale is rounded up by at most 2^-7 of itself.
+constexpr double kShortError = 0.5 / 32767 * (1 + 0x1p-7) * (1 + 2 * 32767 * 0x1p-23);
 
-double Tolerance(const KernelTable& table, KvType type) {
+// What rounding queries and weights to 16 bits adds; with int16 sums leave them fewer bits.
+constexpr double kRoundedTolerance = 3e-4;
+constexpr double kRoundedShortsTolerance = 1e-3;
+
+double Tolerance(KvType type) {
   if (type == KvType::kQ8_0) return kRoundedTolerance;
-  const std::string_view name = table.name;
-  const bool is_rounded = type == KvType::kF16 && (name == "avx512" || name == "amx");
-  return is_rounded ? kRoundedHalvesTolerance : kAttentionTolerance;
+  return type == KvType::kI16 ? kRoundedShortsTolerance : kAttentionTolerance;
+}
+
+// Number i of the int16 behind scales, by one of them.
+float ScaledShort(const std::byte* scales, int64_t lane, const std::byte* numbers, int64_t i) {
+  return BF16ToF32(LoadAs<uint16_t>(scales + 2 * lane)) *
+         static_cast<float>(LoadAs<int16_t>(numbers + 2 * i));
 }
 
 // Number i of a row as a table's store_kv writes it.
 float StoredNumber(const std::byte* row, int64_t i, KvType type) {
   if (type == KvType::kF32) return LoadAs<float>(row + 4 * i);
+  if (type == KvType::kI16) return ScaledShort(row, 0, row + 2, i);
   if (type == KvType::kF16) return F16ToF32(LoadAs<uint16_t>(row + 2 * i));
   if (type == KvType::kBF16) return BF16ToF32(LoadAs<uint16_t>(row + 2 * i));
   const std::byte* block = row + i / 32 * 34;
@@ -48,6 +55,11 @@ float StoredNumber(const std::byte* row, int64_t i, KvType type) {
 // Numbers of a key and of a value, read by the layout that attention.h describes.
 float StoredKeyNumber(const std::byte* keys, int64_t position, int64_t i, int64_t n, KvType type) {
   const int64_t lane = position % 16;
+  if (type == KvType::kI16) {
+    const std::byte* unit = keys + position / 64 * (64 * 2 * (1 + n));
+    return ScaledShort(unit, position % 64, unit + 128 + position % 64 / 16 * (16 * 2 * n),
+                       (i / 2 * 16 + lane) * 2 + i % 2);
+  }
   if (type == KvType::kQ8_0) {
     const std::byte* block = keys + position / 16 * (n / 32 * 16 * 34) + i / 32 * (16 * 34);
     return BF16ToF32(LoadAs<uint16_t>(block + lane * 2)) *
@@ -58,8 +70,13 @@ float StoredKeyNumber(const std::byte* keys, int64_t position, int64_t i, int64_
 
 float StoredValueNumber(const std::byte* values, int64_t position, int64_t i, int64_t n,
                         KvType type) {
+  const int64_t lane = position % 64;
+  if (type == KvType::kI16) {
+    const std::byte* unit = values + position / 64 * (64 * 2 * (1 + n));
+    return ScaledShort(unit, lane, unit + 128 + i / 32 * (64 * 64),
+                       (lane / 2 * 32 + i % 32) * 2 + lane % 2);
+  }
   if (type == KvType::kQ8_0) {
-    const int64_t lane = position % 64;
     const std::byte* block = values + position / 64 * (n / 32 * 64 * 34) + i / 32 * (64 * 34);
     return BF16ToF32(LoadAs<uint16_t>(block + lane * 2)) *
            static_cast<float>(LoadAs<int8_t>(block + 128 + lane / 2 * 64 + i % 32 * 2 + lane % 2));
@@ -287,7 +304,7 @@ TEST_P(AttentionKernels, AttentionMixesValuesByTheSoftmaxOfTheScores) {
         const std::vector<double> expected = attention.Expected(token);
         for (size_t i = 0; i < expected.size(); ++i) {
           ASSERT_NEAR(out[static_cast<size_t>(token) * expected.size() + i], expected[i],
-                      Tolerance(table(), type))
+                      Tolerance(type))
               << Name(type, shape) << ", token " << token << ", number " << i;
         }
       }
@@ -424,6 +441,8 @@ TEST_P(AttentionKernels, ScoresFarApartPickTheLargest) {
   for (const auto& [type, magnitude] : {std::pair(KvType::kF32, 1e4f),
                                         {KvType::kF32, 1e19f},
                                         {KvType::kF16, 6e4f},
+                                        {KvType::kI16, 1e4f},
+                                        {KvType::kI16, 1e19f},
                                         {KvType::kQ8_0, 1e3f},
                                         {KvType::kQ8_0, 1e19f}}) {
     for (const int64_t chosen : {0, 70, 1024, 2099}) {
@@ -435,20 +454,18 @@ TEST_P(AttentionKernels, ScoresFarApartPickTheLargest) {
                            std::vector<float>(64, static_cast<float>(position == chosen)));
       }
       for (const float number : attention.Run(1)) {
-        EXPECT_NEAR(number, 1.0f,
-                    1e-6f + static_cast<float>(Tolerance(table(), type) - kAttentionTolerance))
+        EXPECT_NEAR(number, 1.0f, 1e-6f + static_cast<float>(Tolerance(type) - kAttentionTolerance))
             << KvTypeName(type) << " " << magnitude << " at " << chosen;
       }
     }
   }
 }
 
-// Numbers of every magnitude that float16 has, subnormal ones too: what they are rounded to follows
-// them.
+// Numbers of every magnitude that float16 has, subnormal ones too.
 TEST_P(AttentionKernels, ErrorsFollowTheMagnitudeOfKeysAndValues) {
   std::mt19937 random(14);
   const Shape shape{4, 64, 64, 2, 150};
-  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16}) {
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kI16}) {
     for (const float magnitude : {0x1p-20f, 0x1p-12f, 1.0f, 0x1p10f, 0x1p13f}) {
       Case attention(table(), shape, type, random);
       const auto scaled = [&] {
@@ -465,45 +482,47 @@ TEST_P(AttentionKernels, ErrorsFollowTheMagnitudeOfKeysAndValues) {
       const std::vector<double> expected = attention.Expected(1);
       for (size_t i = 0; i < expected.size(); ++i) {
         ASSERT_NEAR(out[expected.size() + i] / magnitude, expected[i] / double{magnitude},
-                    Tolerance(table(), type))
+                    Tolerance(type))
             << KvTypeName(type) << " times " << magnitude << ", number " << i;
       }
     }
   }
 }
 
-// Of differences.
-double RootMeanSquare(const std::vector<double>& a, const std::vector<double>& b) {
+double SumOfSquares(const std::vector<double>& a, const std::vector<double>& b) {
   double sum = 0;
   for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
-  return std::sqrt(sum / static_cast<double>(a.size()));
+  return sum;
 }
 
-// Among a key's numbers one that is much larger, as many models have them, takes bits from the
-// others where they share a power.
-TEST_P(AttentionKernels, ProductsOfHalvesAreOffByNoMoreThanHalvesAre) {
+// kI16 takes the place of kF16. Among a key's numbers one that is much larger, as many models have
+// them, takes bits from the others.
+TEST_P(AttentionKernels, ShortsAreOffByNoMoreThanHalves) {
   std::mt19937 random(15);
   for (const float outlier : {1.0f, 8.0f, 64.0f}) {
-    for (const int64_t head_dim : {32, 64, 128, 256}) {
+    double of_shorts = 0;
+    double of_halves = 0;
+    for (const int64_t head_dim : {32, 32, 64, 64, 64, 128, 128, 256}) {
       const Shape shape{8, head_dim, head_dim, 1, 300};
       Case halves(table(), shape, KvType::kF16, random);
+      Case shorts(table(), shape, KvType::kI16, random);
       Case exact(table(), shape, KvType::kF32, random);
       for (int64_t position = 0; position < shape.n_positions; ++position) {
         std::vector<float> key = RandomFloats(head_dim, random);
         key[5] *= outlier;
         const std::vector<float> value = RandomFloats(head_dim, random);
-        for (Case* attention : {&halves, &exact}) {
+        for (Case* attention : {&halves, &shorts, &exact}) {
           attention->SetKey(position, key);
           attention->SetValue(position, value);
         }
       }
-      exact.q() = halves.q();
-      const std::vector<float> out = halves.Run(1);
-      const std::vector<double> stored = halves.Expected(0);
-      const double products = RootMeanSquare({out.begin(), out.end()}, stored);
-      EXPECT_LE(products, 1.25 * RootMeanSquare(stored, exact.Expected(0)))
-          << "heads of " << head_dim << ", outliers of " << outlier;
+      exact.q() = shorts.q() = halves.q();
+      const std::vector<double> expected = exact.Expected(0);
+      const std::vector<float> out = shorts.Run(1);
+      of_shorts += SumOfSquares({out.begin(), out.end()}, expected);
+      of_halves += SumOfSquares(halves.Expected(0), expected);
     }
+    EXPECT_LE(of_shorts, of_halves) << "outliers of " << outlier;
   }
 }
 
@@ -570,22 +589,22 @@ TEST_P(AttentionKernels, StoredBrainHalvesAreRoundedToNearestEven) {
 }
 
 // Heads that no unit of 16 and no block of 32 divides, where the type allows that.
-int64_t OddHead(KvType type) { return type == KvType::kQ8_0 ? 96 : 82; }
+int64_t OddHead(KvType type) { return IsPaired(type) ? 96 : 82; }
 
 TEST_P(AttentionKernels, KeysAndValuesAreStoredInUnitsWithTheBitsOfRows) {
   std::mt19937 random(11);
   for (const KvType type : kAllKvTypes) {
     const int64_t n = OddHead(type);
-    std::vector<std::byte> keys(static_cast<size_t>(KeyBytes(type, n, 33)));
-    std::vector<std::byte> values(static_cast<size_t>(ValueBytes(type, n, 33)));
+    std::vector<std::byte> keys(static_cast<size_t>(KeyBytes(type, n, 83)));
+    std::vector<std::byte> values(static_cast<size_t>(ValueBytes(type, n, 83)));
     std::vector<std::vector<float>> rows;
-    for (int64_t position = 0; position < 33; ++position) {
+    for (int64_t position = 0; position < 83; ++position) {
       const std::vector<float> numbers = RandomFloats(n, random);
       StoreKey(table(), numbers.data(), n, type, position, keys.data());
       StoreValue(table(), numbers.data(), n, type, position, values.data());
       rows.push_back(StoredRow(table(), numbers, type));
     }
-    for (int64_t position = 0; position < 33; ++position) {
+    for (int64_t position = 0; position < 83; ++position) {
       for (int64_t i = 0; i < n; ++i) {
         const float expected = rows[static_cast<size_t>(position)][static_cast<size_t>(i)];
         ASSERT_EQ(StoredKeyNumber(keys.data(), position, i, n, type), expected);
@@ -599,19 +618,19 @@ TEST_P(AttentionKernels, CopiesHaveTheBitsOfTheirOriginals) {
   std::mt19937 random(12);
   for (const KvType type : kAllKvTypes) {
     const int64_t n = OddHead(type);
-    std::vector<std::byte> keys(static_cast<size_t>(KeyBytes(type, n, 33)));
-    std::vector<std::byte> values(static_cast<size_t>(ValueBytes(type, n, 33)));
-    for (int64_t position = 0; position < 33; ++position) {
+    std::vector<std::byte> keys(static_cast<size_t>(KeyBytes(type, n, 83)));
+    std::vector<std::byte> values(static_cast<size_t>(ValueBytes(type, n, 83)));
+    for (int64_t position = 0; position < 83; ++position) {
       StoreKey(table(), RandomFloats(n, random).data(), n, type, position, keys.data());
       StoreValue(table(), RandomFloats(n, random).data(), n, type, position, values.data());
     }
-    std::vector<std::byte> key_copies(static_cast<size_t>(KeyBytes(type, n, 17)));
-    std::vector<std::byte> value_copies(static_cast<size_t>(ValueBytes(type, n, 17)));
-    for (int64_t place = 0; place < 17; ++place) {
+    std::vector<std::byte> key_copies(static_cast<size_t>(KeyBytes(type, n, 42)));
+    std::vector<std::byte> value_copies(static_cast<size_t>(ValueBytes(type, n, 42)));
+    for (int64_t place = 0; place < 42; ++place) {
       CopyKey(type, n, keys.data(), 2 * place, key_copies.data(), place);
       CopyValue(type, n, values.data(), 2 * place, value_copies.data(), place);
     }
-    for (int64_t place = 0; place < 17; ++place) {
+    for (int64_t place = 0; place < 42; ++place) {
       for (int64_t i = 0; i < n; ++i) {
         ASSERT_EQ(StoredKeyNumber(key_copies.data(), place, i, n, type),
                   StoredKeyNumber(keys.data(), 2 * place, i, n, type));
@@ -657,19 +676,43 @@ TEST_P(AttentionKernels, StoredBlocksAreOffByAtMostHalfAScale) {
   }
 }
 
+// By rows of one block.
+TEST_P(AttentionKernels, StoredShortsAreOffByAtMostHalfAScale) {
+  std::mt19937 random(4);
+  const std::vector<float> numbers = NumbersOfAllMagnitudes(random);
+  for (size_t begin = 0; begin < numbers.size(); begin += kKvBlock) {
+    const float* row = numbers.data() + begin;
+    std::vector<std::byte> stored(2 + 2 * kKvBlock + 1, std::byte{0xab});
+    table().store_kv(row, kKvBlock, KvType::kI16, stored.data());
+    EXPECT_EQ(stored.back(), std::byte{0xab}) << "written behind the last number";
+    double largest = 0;
+    for (int64_t i = 0; i < kKvBlock; ++i) largest = std::max(largest, std::fabs(double{row[i]}));
+    const double bound = largest < 0x1p-111 ? largest : largest * kShortError;
+    for (int64_t i = 0; i < kKvBlock; ++i) {
+      ASSERT_NEAR(double{StoredNumber(stored.data(), i, KvType::kI16)}, double{row[i]}, bound)
+          << "number " << i << " from " << begin;
+    }
+  }
+}
+
 TEST_P(AttentionKernels, BlocksAreStoredAsThePortableKernelsStoreThem) {
   std::mt19937 random(5);
   std::vector<float> numbers = NumbersOfAllMagnitudes(random);
-  for (const float odd : {std::numeric_limits<float>::infinity(), -0.0f,
-                          -std::numeric_limits<float>::quiet_NaN(), 0x1p-119f, 0x1p-140f}) {
+  for (const float odd :
+       {std::numeric_limits<float>::infinity(), -0.0f, -std::numeric_limits<float>::quiet_NaN(),
+        0x1p-111f, 0x1p-119f, 0x1p-140f}) {
     for (int64_t i = 0; i < kKvBlock; ++i) numbers.push_back(i == 17 ? odd : odd * 0.25f);
   }
-  const auto n = static_cast<int64_t>(numbers.size());
-  std::vector<std::byte> expected(static_cast<size_t>(KvRowBytes(KvType::kQ8_0, n)));
-  std::vector<std::byte> got(expected.size());
-  (*SelectKernels("portable"))->store_kv(numbers.data(), n, KvType::kQ8_0, expected.data());
-  table().store_kv(numbers.data(), n, KvType::kQ8_0, got.data());
-  EXPECT_EQ(got, expected);
+  for (const KvType type : {KvType::kQ8_0, KvType::kI16}) {
+    for (size_t begin = 0; begin < numbers.size(); begin += kKvBlock) {
+      std::vector<std::byte> expected(static_cast<size_t>(KvRowBytes(type, kKvBlock)));
+      std::vector<std::byte> got(expected.size());
+      const float* row = numbers.data() + begin;
+      (*SelectKernels("portable"))->store_kv(row, kKvBlock, type, expected.data());
+      table().store_kv(row, kKvBlock, type, got.data());
+      ASSERT_EQ(got, expected) << KvTypeName(type) << " from " << begin;
+    }
+  }
 }
 
 TEST_P(AttentionKernels, ABlockWithANumberThatIsNotFiniteReadsAsNaN) {
@@ -680,9 +723,12 @@ TEST_P(AttentionKernels, ABlockWithANumberThatIsNotFiniteReadsAsNaN) {
     numbers[40] = bad;
     std::vector<std::byte> stored(2 * kKvBlockBytes);
     table().store_kv(numbers.data(), 2 * kKvBlock, KvType::kQ8_0, stored.data());
+    std::vector<std::byte> shorts(2 + 2 * 2 * kKvBlock);
+    table().store_kv(numbers.data(), 2 * kKvBlock, KvType::kI16, shorts.data());
     for (int64_t i = 0; i < 2 * kKvBlock; ++i) {
       const float read = StoredNumber(stored.data(), i, KvType::kQ8_0);
       EXPECT_EQ(std::isnan(read), i >= kKvBlock) << bad << " at number " << i;
+      EXPECT_TRUE(std::isnan(StoredNumber(shorts.data(), i, KvType::kI16))) << bad << " at " << i;
     }
   }
 }
@@ -695,6 +741,9 @@ TEST(KvType, StatesTheBytesOfARow) {
   EXPECT_EQ(KvRowBytes(KvType::kBF16, 80), 160);
   EXPECT_EQ(KvRowBytes(KvType::kQ8_0, 64), 2 * (2 + 32));
   EXPECT_EQ(KvRowBytes(KvType::kQ8_0, 80), 3 * (2 + 32)) << "a started block is a whole one";
+  EXPECT_EQ(KvRowBytes(KvType::kI16, 64), 2 + 2 * 64);
+  EXPECT_EQ(KeyBytes(KvType::kI16, 64, 17), 64 * (2 + 2 * 64));
+  EXPECT_EQ(ValueBytes(KvType::kI16, 64, 65), 128 * (2 + 2 * 64));
   EXPECT_EQ(KeyBytes(KvType::kF16, 80, 17), 32 * 160) << "a started unit is a whole one";
   EXPECT_EQ(ValueBytes(KvType::kF16, 80, 17), 17 * 160);
   EXPECT_EQ(ValueBytes(KvType::kQ8_0, 64, 17), 64 * 2 * (2 + 32)) << "units of values as well";
@@ -706,12 +755,15 @@ TEST(AttentionTile, HasAtLeastOneTokenWhateverTheGroup) {
   EXPECT_EQ(AttentionTileTokens(97), 1);
 }
 
-TEST(KvType, OnlyBlocksNeedAMultipleOf32Numbers) {
+TEST(KvType, OnlyPairedTypesNeedAMultipleOf32Numbers) {
   EXPECT_TRUE(CanStoreKv(KvType::kF32, 80));
   EXPECT_TRUE(CanStoreKv(KvType::kF16, 81));
   EXPECT_TRUE(CanStoreKv(KvType::kBF16, 81));
   EXPECT_TRUE(CanStoreKv(KvType::kQ8_0, 96));
   EXPECT_FALSE(CanStoreKv(KvType::kQ8_0, 80));
+  EXPECT_TRUE(CanStoreKv(KvType::kI16, 576));
+  EXPECT_FALSE(CanStoreKv(KvType::kI16, 80));
+  EXPECT_FALSE(CanStoreKv(KvType::kI16, 1056)) << "a row fits the stack";
 }
 
 }  // namespace

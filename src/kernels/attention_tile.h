@@ -9,9 +9,7 @@
 //   kPanelRows, kPanelVectors      rows and vectors of products with what is float32 already
 //   kPairRows, kPairVectors        the same of products of int16
 //   Ints, ZeroInts, ToFloats       kLanes integers of 32 bits; as floats
-//   LoadInts, StoreInts            kLanes pairs of int16
-//   WidenPairs                     kLanes pairs of int8, at any alignment, as pairs of int16
-//   kMultipliesHalves              whether float16 becomes int16 (kernels/attention_halves.h)
+//   LoadPairs, WidenPairs          kLanes pairs of int16; of int8, as pairs of int16
 //   MaxOrNan(a, b), LargestOrNan   the largest of numbers that are not negative, by lanes and of
 //                                  all lanes; NaN where one is
 //   SetPair                        a pair of int16 in every lane
@@ -28,9 +26,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/attention.h"
-#include "kernels/attention_halves.h"
 #include "kernels/attention_pairs.h"
 #include "kernels/vector_math.h"
 
@@ -201,7 +199,7 @@ class Tile {
       float* state = states + row * stride_;
       for (int64_t i = 0; i < stride_; ++i) state[i] = 0;
       state[padded_] = kLowestScore;
-      if (IsPaired()) {
+      if constexpr (kIsPaired) {
         state[padded_ + kQueryScale] = RoundQuery(q, queries() + row * QueryStride()) * scale;
       } else {
         float* scaled = scratch.q + row * a.head_dim;
@@ -230,7 +228,7 @@ class Tile {
  private:
   static constexpr float kLog2E = 0x1.715476p+0f;
 
-  // Numbers of kQ8_0 behind a state's sums.
+  // Numbers of the paired types behind a state's sums.
   static constexpr int64_t kQueryScale = 2;
   static constexpr int64_t kWeightScale = 3;
 
@@ -244,10 +242,9 @@ class Tile {
   // once or in two parts.
   static constexpr int64_t kFewRows = 8;
 
-  static constexpr bool kMayBeHalves = type == KvType::kF16 && V::kMultipliesHalves;
-
-  // Whether products are sums of integers, of an even number of pairs.
-  bool IsPaired() const { return type == KvType::kQ8_0 || (kMayBeHalves && a_.head_dim % 4 == 0); }
+  static constexpr bool kIsPaired = IsPaired(type);
+  static constexpr bool kIsShort = type == KvType::kI16;
+  using Int = std::conditional_t<kIsShort, int16_t, int8_t>;
 
   // Positions of the block that a row sees.
   int64_t Visible(int64_t row) const {
@@ -279,11 +276,11 @@ class Tile {
     const int64_t place = PlaceInRing(a_.ring, begin_);
     const std::byte* units = a_.k + place * key_row_bytes_;
     const std::byte* values = a_.v + place * value_row_bytes_;
-    if constexpr (type == KvType::kQ8_0) return AttendQuantBlock(units, values);
-    if constexpr (kMayBeHalves) {
-      if (IsPaired()) return AttendHalfBlock(units, values);
+    if constexpr (kIsPaired) {
+      AttendPairedBlock(units, values);
+    } else {
+      AttendFloatBlock(units, values);
     }
-    AttendFloatBlock(units, values);
   }
 
   void AttendFloatBlock(const std::byte* units, const std::byte* values) {
@@ -477,65 +474,58 @@ class Tile {
     });
   }
 
-  void AttendQuantBlock(const std::byte* units, const std::byte* values) {
-    const int64_t keys_ahead =
-        few_rows_ ? V::AheadBytes(kAttentionBlock * key_row_bytes_) : kLeadBytes;
-    const QuantKeys<V> keys = {
-        {units + kKeyUnit * 2, kKeyUnit * 2, kKeyUnit * key_row_bytes_, keys_ahead}};
-    if (few_rows_) {
-      ScorePairs<V::kKeyRows, kUnitVectors>(keys);
+  PairedKeys<V, Int> KeysOf(const std::byte* units) const {
+    constexpr int64_t kPairBytes = 2 * kKeyUnit * int64_t{sizeof(Int)};  // of a unit's keys
+    const int64_t ahead =
+        few_rows_ ? V::PairsAheadBytes(kAttentionBlock * key_row_bytes_) : kLeadBytes;
+    if constexpr (kIsShort) {
+      const int64_t column_bytes = a_.head_dim / 2 * kPairBytes;
+      return {.first = {units + 2 * kPairedUnit, kPairBytes, column_bytes, ahead},
+              .block_bytes = kKvBlock / 2 * kPairBytes,
+              .scales = units,
+              .scale_block_bytes = 0,
+              .scale_column_bytes = 2 * kKeyUnit};
     } else {
-      ScorePairs<V::kPairRows, V::kPairVectors>(keys);
+      const int64_t column_bytes = kKeyUnit * key_row_bytes_;
+      return {.first = {units + 2 * kKeyUnit, kPairBytes, column_bytes, ahead},
+              .block_bytes = kKeyUnit * kKvBlockBytes,
+              .scales = units,
+              .scale_block_bytes = kKeyUnit * kKvBlockBytes,
+              .scale_column_bytes = column_bytes};
     }
+  }
+
+  void AskForShorts(const std::byte* from, int64_t bytes) {
+    if (!V::kAsksForShorts || !kIsShort || !few_rows_) return;
+    for (int64_t at = 0; at < bytes; at += 64) V::Prefetch(from + at);
+  }
+
+  void AttendPairedBlock(const std::byte* units, const std::byte* values) {
+    AskForShorts(units, kAttentionBlock * key_row_bytes_);
+    if (few_rows_) {
+      ScorePairs<V::kKeyRows, kUnitVectors>(KeysOf(units));
+    } else {
+      ScorePairs<V::kPairRows, V::kPairVectors>(KeysOf(units));
+    }
+    AskForShorts(values, kAttentionBlock * value_row_bytes_);
     for (int64_t row = first_row_; row < rows_; ++row) TakeWeights(row);
     const int64_t ahead =
-        few_rows_ ? V::AheadBytes(kAttentionBlock * value_row_bytes_) : kLeadBytes;
+        few_rows_ ? V::PairsAheadBytes(kAttentionBlock * value_row_bytes_) : kLeadBytes;
+    constexpr int64_t kPairBytes = 2 * kKvBlock * int64_t{sizeof(Int)};  // of 32 numbers
     for (int64_t i = 0; i < a_.v_head_dim; i += kKvBlock) {
-      for (int64_t row = first_row_; row < rows_; ++row) {
-        RoundWeights(row, [&](int64_t j) { return V::LoadBF16(values + 2 * j); });
+      if (!kIsShort || i == 0) {
+        RoundWeights(values);
+        // What the products do not come by, the scales.
+        for (int64_t at = 0; at < 2 * kPairedUnit; at += 64) V::PrefetchPairs(values + at + ahead);
+        values += 2 * kPairedUnit;
       }
-      const std::byte* numbers = values + kPairedValueUnit * 2;
-      // What the products do not come by, the scales.
-      for (const std::byte* at = values; at != numbers; at += 64) V::Prefetch(at + ahead);
-      const QuantPairs<V> pairs = {numbers, kKvBlock * 2, kKeyUnit * 2, ahead};
+      const IntegerPairs<V, Int> pairs = {values, kPairBytes, kPairBytes / 2, ahead};
       if (few_rows_) {
         WeighPairs<V::kKeyRows, kColumnVectors>(pairs, i, kKvBlock);
       } else {
         WeighPairs<V::kPairRows, V::kPairVectors>(pairs, i, kKvBlock);
       }
-      values += kPairedValueUnit * kKvBlockBytes;
-    }
-  }
-
-  void AttendHalfBlock(const std::byte* units, const std::byte* values) {
-    const int64_t n = Visible(rows_ - 1);
-    const int64_t n_units = (n + kKeyUnit - 1) / kKeyUnit;
-    auto* integers = reinterpret_cast<int16_t*>(scratch_.keys);
-    const HalfPowers of_keys = {scratch_.powers, scratch_.powers + kAttentionBlock};
-    const HalfKeys<V> keys = {units, kKeyUnit * key_row_bytes_, of_keys};
-    keys.FindPowers(n_units);
-    if (few_rows_) {
-      ScorePairs<V::kKeyRows, kUnitVectors>(keys);
-    } else {
-      ConvertKeys(keys, n_units, integers);
-      ScorePairs<V::kPairRows, V::kPairVectors>(
-          ShortKeys<V>{integers, kKeyUnit * a_.head_dim, of_keys.power});
-    }
-    for (int64_t row = first_row_; row < rows_; ++row) TakeWeights(row);
-    const HalfPowers of_values = {of_keys.power + kAttentionBlock,
-                                  of_keys.power + 2 * kAttentionBlock};
-    const HalfValues<V> rows = {values, value_row_bytes_, n, of_values};
-    rows.FindPowers();
-    for (int64_t row = first_row_; row < rows_; ++row) {
-      RoundWeights(row, [&](int64_t j) { return V::Load(of_values.power + j); });
-    }
-    if (few_rows_ && a_.v_head_dim == padded_ && n % 4 == 0) {
-      WeighPairs<V::kKeyRows, kColumnVectors>(rows, 0, padded_);
-    } else {
-      integers = reinterpret_cast<int16_t*>(scratch_.values);
-      ConvertValues(rows, padded_, integers);
-      WeighPairs<V::kPairRows, V::kPairVectors>(ShortPairs<V>{integers, 2 * padded_, 2 * kKeyUnit},
-                                                0, padded_);
+      values += kPairedUnit / 2 * kPairBytes;
     }
   }
 
@@ -543,7 +533,7 @@ class Tile {
   int64_t QueryStride() const { return RoundedQueryStride(a_.head_dim); }
 
   static constexpr float kLargestInt16 = 32767;
-  // The magnitudes that products with float16 sum, times less than 2^15 each, come to at most this
+  // The magnitudes that products with int16 sum, times less than 2^15 each, come to at most this
   // and half of 64 by rounding: to less than 2^31.
   static constexpr float kMostTotal = 65472;
   // Below this a row is all zeros: its reciprocal might be no number.
@@ -569,11 +559,11 @@ class Tile {
     for (int64_t begin = 0; begin < a_.head_dim; begin += kKvBlock) {
       typename V::Type sum = V::Zero();
       for (int64_t i = begin; i < begin + kKvBlock; i += V::kLanes) {
-        const typename V::Type magnitudes = V::Abs(LoadQuery(q, i));
+        const typename V::Type magnitudes = V::Abs(V::Load(q + i));
         most = V::MaxOrNan(most, magnitudes);
         sum = V::Add(sum, magnitudes);
       }
-      if constexpr (kMayBeHalves) {
+      if constexpr (kIsShort) {
         const float of_block = V::SumOfLanes(sum);
         if (of_block > largest_sum) largest_sum = of_block;
       }
@@ -581,22 +571,18 @@ class Tile {
     float inverse;
     const float scale = RoundingScale(RoundingMost(V::LargestOrNan(most), largest_sum), inverse);
     for (int64_t i = 0; i < a_.head_dim; i += 2 * V::kLanes) {
-      V::StoreShorts(out + i, V::Mul(V::Set(inverse), LoadQuery(q, i)),
-                     V::Mul(V::Set(inverse), LoadQuery(q, i + V::kLanes)));
+      V::StoreShorts(out + i, V::Mul(V::Set(inverse), V::Load(q + i)),
+                     V::Mul(V::Set(inverse), V::Load(q + i + V::kLanes)));
     }
     return scale;
   }
 
-  // Numbers of a query from i on, and zeros behind its end.
-  typename V::Type LoadQuery(const float* q, int64_t i) const {
-    const int64_t rest = a_.head_dim - i;
-    return rest >= V::kLanes ? V::Load(q + i) : V::LoadFirst(q + i, rest > 0 ? rest : 0);
+  // Rounds the weights of all rows times the scales of values.
+  void RoundWeights(const std::byte* scales) {
+    for (int64_t row = first_row_; row < rows_; ++row) RoundWeightsOf(row, scales);
   }
 
-  // Rounds the weights of a row times the scales of values, load_scales(position) from a position
-  // on.
-  template <typename LoadScales>
-  void RoundWeights(int64_t row, const LoadScales& load_scales) {
+  void RoundWeightsOf(int64_t row, const std::byte* scales) {
     constexpr int64_t kVectors = kAttentionBlock / V::kLanes;
     const int64_t n = Visible(row);
     const int64_t hidden = Hidden(row);
@@ -607,17 +593,17 @@ class Tile {
 #pragma GCC unroll 16
     for (int64_t j = 0; j < kVectors; ++j) {
       const int64_t first = j * V::kLanes;
-      products[j] = V::Mul(V::Load(weights + first), load_scales(first));
+      products[j] = V::Mul(V::Load(weights + first), V::LoadBF16(scales + 2 * first));
       // What a row does not see may be no number.
       if (n - first < V::kLanes) {
         products[j] = V::KeepFirst(n > first ? n - first : 0, products[j], V::Zero());
       }
       if (hidden > first) products[j] = V::KeepFirst(hidden - first, V::Zero(), products[j]);
       most = V::MaxOrNan(most, products[j]);
-      if constexpr (kMayBeHalves) sum = V::Add(sum, products[j]);
+      if constexpr (kIsShort) sum = V::Add(sum, products[j]);
     }
     float largest = V::LargestOrNan(most);
-    if constexpr (kMayBeHalves) largest = RoundingMost(largest, V::SumOfLanes(sum));
+    if constexpr (kIsShort) largest = RoundingMost(largest, V::SumOfLanes(sum));
     float inverse;
     states_[row * stride_ + padded_ + kWeightScale] = RoundingScale(largest, inverse);
     int16_t* out = scratch_.weights + row * kWeightStride;
@@ -692,6 +678,8 @@ void AttendSpan(const AttentionArguments& a, int64_t span, float* states, std::b
       return Tile<V, KvType::kBF16>(a, states, parts).Attend(span);
     case KvType::kQ8_0:
       return Tile<V, KvType::kQ8_0>(a, states, parts).Attend(span);
+    case KvType::kI16:
+      return Tile<V, KvType::kI16>(a, states, parts).Attend(span);
   }
 }
 

@@ -74,6 +74,7 @@ constexpr KernelTable kAvx2 = {
     .name = "avx2",
     .is_available = [](const CpuFeatures& cpu) { return cpu.avx2 && cpu.fma && cpu.f16c; },
     .packs_rows = true,
+    .halves = KvType::kI16,
     .quantize_activations = avx2::QuantizeActivations,
     .matmul = MatMul<kAvx2Panels>,
     .rms_norm = avx2::RmsNorm,

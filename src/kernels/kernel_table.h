@@ -77,6 +77,9 @@ struct KernelTable {
   // Whether matmul takes packed rows, and is fastest with them.
   bool packs_rows;
 
+  // What attend_span takes fastest in place of kF16: itself, or kI16.
+  KvType halves = KvType::kF16;
+
   // Another table that gives the same bits and is the faster one on some of the CPUs that run both;
   // nullptr where none is known. Which is taken is timed (kernels/table_choice.h).
   const KernelTable* same_bits_as = nullptr;

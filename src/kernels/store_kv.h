@@ -1,4 +1,4 @@
-// KernelTable::store_kv for the vectors V (kernels/vector_math.h) and the Blocks
+// KernelTable::store_kv for the vectors V (kernels/attention_tile.h) and the Blocks
 // (kernels/quantize_tokens.h) of an instruction set, with the bits of portable/attention.cc.
 //
 // In an anonymous namespace, for the reason given in packed_formats.h.
@@ -23,11 +23,12 @@ inline uint16_t RoundToBF16(float value) {
   return static_cast<uint16_t>(is_nan ? bits >> 16 | 0x0040 : rounded >> 16);
 }
 
+constexpr uint16_t kBF16NaN = 0x7fc0;
+
 template <typename Blocks>
 void StoreKvBlock(const float* x, std::byte* out) {
   // As in portable/attention.cc, where it is derived.
   constexpr float kSmallestAmax = 0x1p-119f;
-  constexpr uint16_t kBF16NaN = 0x7fc0;
   const typename Blocks::Step steps[1] = {Blocks::Load(x)};
   const float amax = Blocks::LargestMagnitude(steps);
   uint16_t scale = 0;
@@ -41,6 +42,31 @@ void StoreKvBlock(const float* x, std::byte* out) {
   }
   std::memcpy(out, &scale, sizeof(scale));
   std::memcpy(out + sizeof(scale), quants, sizeof(quants));
+}
+
+template <typename V>
+void StoreKvShorts(const float* x, int64_t n, std::byte* out) {
+  constexpr float kSmallestAmax = 0x1p-111f;
+  typename V::Type most = V::Zero();
+  for (int64_t i = 0; i < n; i += V::kLanes) most = V::MaxOrNan(most, V::Abs(V::Load(x + i)));
+  const float amax = V::LargestOrNan(most);
+  uint16_t scale = 0;
+  float inverse = 0;
+  if (amax - amax != 0) {
+    scale = kBF16NaN;
+  } else if (amax >= kSmallestAmax) {
+    scale = static_cast<uint16_t>((std::bit_cast<uint32_t>(amax / 32767.0f) + 0xffff) >> 16);
+    inverse = 1.0f / std::bit_cast<float>(uint32_t{scale} << 16);
+  }
+  std::memcpy(out, &scale, sizeof(scale));
+  for (int64_t i = 0; i < n; i += 2 * V::kLanes) {
+    int16_t numbers[2 * V::kLanes] = {};
+    if (inverse != 0) {
+      V::StoreShorts(numbers, V::Mul(V::Set(inverse), V::Load(x + i)),
+                     V::Mul(V::Set(inverse), V::Load(x + i + V::kLanes)));
+    }
+    std::memcpy(out + sizeof(scale) + 2 * i, numbers, sizeof(numbers));
+  }
 }
 
 template <typename V>
@@ -76,6 +102,9 @@ void StoreKvRow(const float* x, int64_t n, KvType type, std::byte* out) {
       for (int64_t i = 0; i < n; i += kKvBlock, out += kKvBlockBytes) {
         StoreKvBlock<Blocks>(x + i, out);
       }
+      break;
+    case KvType::kI16:
+      StoreKvShorts<V>(x, n, out);
       break;
   }
 }

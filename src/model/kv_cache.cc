@@ -25,7 +25,7 @@ int64_t HeldPositions(const KvSize& size, int64_t window) {
 }
 
 // How the keys by which a layer chooses are stored: as a matrix of them can be multiplied.
-KvType IndexType(KvType type) { return type == KvType::kQ8_0 ? KvType::kF16 : type; }
+KvType IndexType(KvType type) { return IsPaired(type) ? KvType::kF16 : type; }
 
 }  // namespace
 
@@ -40,6 +40,10 @@ Result<void> KvCache::CheckType(const ModelConfig& config, KvType type) {
     }
   }
   return {};
+}
+
+KvType KvCache::TypeToKeep(const ModelConfig& config, KvType type, const KernelTable& kernels) {
+  return type == KvType::kF16 && CheckType(config, kernels.halves) ? kernels.halves : type;
 }
 
 std::vector<KvCache::Layer> KvCache::LayOut(const ModelConfig& config, const KvSize& size) {

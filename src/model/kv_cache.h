@@ -33,6 +33,10 @@ class KvCache {
   // cannot be stored as `type`.
   static Result<void> CheckType(const ModelConfig& config, KvType type);
 
+  // As what `type` is best kept where these kernels compute: kF16 as KernelTable::halves, if all
+  // heads can be stored so.
+  static KvType TypeToKeep(const ModelConfig& config, KvType type, const KernelTable& kernels);
+
   // The errors of CheckType; kResourceExhausted when the system has no memory for it.
   static Result<KvCache> Create(const ModelConfig& config, const KvSize& size);
 

@@ -38,7 +38,7 @@ ModelConfig BlockConfig() {
 class KvCacheOf : public ::testing::TestWithParam<KvType> {};
 
 TEST_P(KvCacheOf, EveryHeadHasItsOwnKeysAndValues) {
-  const ModelConfig config = GetParam() == KvType::kQ8_0 ? BlockConfig() : Config();
+  const ModelConfig config = IsPaired(GetParam()) ? BlockConfig() : Config();
   constexpr int64_t kPositions = 7;
   auto cache = KvCache::Create(config, {.type = GetParam(), .n_positions = kPositions});
   ASSERT_TRUE(cache);
@@ -75,6 +75,9 @@ TEST(KvCache, StatesItsBytes) {
   // Units of 16 keys of 2 blocks and of 64 values of one, each block 34 bytes.
   EXPECT_EQ(KvCache::Bytes(BlockConfig(), {.type = KvType::kQ8_0, .n_positions = 7}),
             6 * (1088 + 2176));
+  // Units of 64 positions, each number 2 bytes and each row 2 more.
+  EXPECT_EQ(KvCache::Bytes(BlockConfig(), {.type = KvType::kI16, .n_positions = 7}),
+            6 * 64 * (130 + 66));
 }
 
 TEST(KvCache, LayersThatSeeThoseOfAnotherHaveNoneOfTheirOwn) {
@@ -227,6 +230,21 @@ TEST(KvCache, RefusesBlocksForHeadsThatAreNoMultipleOf32) {
     EXPECT_TRUE(KvCache::CheckType(config, KvType::kF16));
   }
   EXPECT_TRUE(KvCache::CheckType(BlockConfig(), KvType::kQ8_0));
+}
+
+TEST(KvCache, KeepsHalvesAsTheKernelsTakeThemWhereAllHeadsCan) {
+  ModelConfig mixed = BlockConfig();
+  mixed.layers[2].heads.v_size = 80;
+  for (const KernelTable* table : AllKernelTables()) {
+    EXPECT_EQ(KvCache::TypeToKeep(BlockConfig(), KvType::kF16, *table), table->halves);
+    EXPECT_EQ(KvCache::TypeToKeep(mixed, KvType::kF16, *table), KvType::kF16);
+    for (const KvType type : {KvType::kF32, KvType::kBF16, KvType::kQ8_0}) {
+      EXPECT_EQ(KvCache::TypeToKeep(BlockConfig(), type, *table), type);
+    }
+  }
+  KernelTable table = *AllKernelTables().back();
+  table.halves = KvType::kI16;
+  EXPECT_EQ(KvCache::TypeToKeep(BlockConfig(), KvType::kF16, table), KvType::kI16);
 }
 
 TEST(KvCache, MoreThanTheMachineHasIsAnError) {

@@ -22,12 +22,13 @@ struct AttentionVectors : Vectors {
   static constexpr int kPairRows = 4;
   static constexpr int kPairVectors = 4;
 
-  static constexpr bool kMultipliesHalves = false;
-
   using Ints = int32x4_t;
   static int32x4_t ZeroInts() { return vdupq_n_s32(0); }
   static int32x4_t WidenPairs(const std::byte* from) {
     return vreinterpretq_s32_s16(vmovl_s8(vld1_s8(reinterpret_cast<const int8_t*>(from))));
+  }
+  static int32x4_t LoadPairs(const std::byte* from) {
+    return vreinterpretq_s32_s8(vld1q_s8(reinterpret_cast<const int8_t*>(from)));
   }
   static int32x4_t SetPair(const int16_t* from) {
     int32_t pair;
@@ -54,12 +55,15 @@ struct AttentionVectors : Vectors {
 
   static int64_t AheadBytes(int64_t /*block_bytes*/) { return attention_tile::kLeadBytes; }
   static void Prefetch(const std::byte* at) { __builtin_prefetch(at); }
+  static constexpr bool kAsksForShorts = false;
+  static int64_t PairsAheadBytes(int64_t block_bytes) { return AheadBytes(block_bytes); }
+  static void PrefetchPairs(const std::byte* at) { Prefetch(at); }
 };
 
 }  // namespace
 
 void StoreKv(const float* x, int64_t n, KvType type, std::byte* out) {
-  StoreKvRow<Vectors, Blocks>(x, n, type, out);
+  StoreKvRow<AttentionVectors, Blocks>(x, n, type, out);
 }
 
 void AttendSpan(const AttentionArguments& arguments, int64_t span, float* states,

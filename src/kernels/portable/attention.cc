@@ -1,6 +1,7 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numbers>
@@ -19,6 +20,9 @@ namespace {
 // sure to have a reciprocal; next to anything a model computes such a block is zero.
 constexpr float kSmallestAmax = 0x1p-119f;
 
+// The same of amax / 32767.
+constexpr float kSmallestAmaxOfShorts = 0x1p-111f;
+
 constexpr uint16_t kBF16NaN = 0x7fc0;
 
 // Number i of a float type.
@@ -28,29 +32,48 @@ float LoadFloat(const std::byte* from, int64_t i, KvType type) {
   return type == KvType::kF16 ? F16ToF32(bits) : BF16ToF32(bits);
 }
 
-// Of a block of a unit of kQ8_0: number `place` in the order of memory, by the scale of a lane.
-float LoadPaired(const std::byte* block, int64_t unit, int64_t lane, int64_t place) {
-  const auto quant = LoadAs<int8_t>(block + 2 * unit + place);
-  return BF16ToF32(LoadAs<uint16_t>(block + 2 * lane)) * static_cast<float>(quant);
+// Of the paired types (kernels/attention.h): the scale of a lane of a block of a unit, times the
+// number at `place` in the order of memory.
+float LoadPaired(KvType type, const std::byte* block, int64_t lanes, int64_t lane, int64_t place) {
+  const float scale = BF16ToF32(LoadAs<uint16_t>(block + 2 * lane));
+  const std::byte* numbers = block + 2 * lanes;
+  if (type == KvType::kI16) {
+    return scale * static_cast<float>(LoadAs<int16_t>(numbers + 2 * place));
+  }
+  return scale * static_cast<float>(LoadAs<int8_t>(numbers + place));
 }
 
 // Number i of the value at a place.
 float LoadValue(const AttentionArguments& a, int64_t place, int64_t i) {
   const int64_t row_bytes = KvRowBytes(a.kv_type, a.v_head_dim);
-  if (a.kv_type != KvType::kQ8_0) return LoadFloat(a.v + place * row_bytes, i, a.kv_type);
-  const int64_t lane = place % kPairedValueUnit;
+  if (!IsPaired(a.kv_type)) return LoadFloat(a.v + place * row_bytes, i, a.kv_type);
+  const int64_t lane = place % kPairedUnit;
   const std::byte* unit = a.v + (place - lane) * row_bytes;
-  return LoadPaired(unit + i / kKvBlock * kKvBlockBytes * kPairedValueUnit, kPairedValueUnit, lane,
-                    (lane / 2 * kKvBlock + i % kKvBlock) * 2 + lane % 2);
+  const auto place_in = [&](int64_t pair) {
+    return (pair * kKvBlock + i % kKvBlock) * 2 + lane % 2;
+  };
+  if (a.kv_type == KvType::kI16) {
+    return LoadPaired(a.kv_type, unit, kPairedUnit, lane,
+                      place_in(i / kKvBlock * (kPairedUnit / 2) + lane / 2));
+  }
+  return LoadPaired(a.kv_type, unit + i / kKvBlock * kKvBlockBytes * kPairedUnit, kPairedUnit, lane,
+                    place_in(lane / 2));
 }
 
 // Number i of the key at a place.
 float LoadKey(const AttentionArguments& a, int64_t place, int64_t i) {
+  const int64_t row_bytes = KvRowBytes(a.kv_type, a.head_dim);
   const int64_t lane = place % kKeyUnit;
-  const std::byte* unit = a.k + (place - lane) * KvRowBytes(a.kv_type, a.head_dim);
-  if (a.kv_type != KvType::kQ8_0) return LoadFloat(unit, i * kKeyUnit + lane, a.kv_type);
-  return LoadPaired(unit + i / kKvBlock * kKvBlockBytes * kKeyUnit, kKeyUnit, lane,
-                    (i % kKvBlock / 2 * kKeyUnit + lane) * 2 + i % 2);
+  const auto place_in = [&](int64_t pair) { return (pair * kKeyUnit + lane) * 2 + i % 2; };
+  if (a.kv_type == KvType::kI16) {
+    const int64_t of_unit = place % kPairedUnit;
+    return LoadPaired(a.kv_type, a.k + (place - of_unit) * row_bytes, kPairedUnit, of_unit,
+                      place_in(of_unit / kKeyUnit * (a.head_dim / 2) + i / 2));
+  }
+  const std::byte* unit = a.k + (place - lane) * row_bytes;
+  if (!IsPaired(a.kv_type)) return LoadFloat(unit, i * kKeyUnit + lane, a.kv_type);
+  return LoadPaired(a.kv_type, unit + i / kKvBlock * kKvBlockBytes * kKeyUnit, kKeyUnit, lane,
+                    place_in(i % kKvBlock / 2));
 }
 
 // Scores below this have the weight of this, the smallest that is a normal number.
@@ -74,6 +97,23 @@ void StoreBlock(const float* x, std::byte* out) {
   }
   std::memcpy(out, &scale, sizeof(scale));
   std::memcpy(out + sizeof(scale), quants, sizeof(quants));
+}
+
+void StoreShorts(const float* x, int64_t n, std::byte* out) {
+  const float amax = LargestMagnitude(x, n);
+  uint16_t scale = 0;
+  float inverse = 0;
+  if (!IsFiniteMagnitude(amax)) {
+    scale = kBF16NaN;
+  } else if (amax >= kSmallestAmaxOfShorts) {
+    scale = static_cast<uint16_t>((std::bit_cast<uint32_t>(amax / 32767.0f) + 0xffff) >> 16);
+    inverse = 1.0f / BF16ToF32(scale);
+  }
+  std::memcpy(out, &scale, sizeof(scale));
+  for (int64_t i = 0; i < n; ++i) {
+    const auto number = static_cast<int16_t>(inverse == 0 ? 0 : RoundToInt(x[i] * inverse));
+    std::memcpy(out + sizeof(scale) + i * int64_t{sizeof(number)}, &number, sizeof(number));
+  }
 }
 
 void StoreHalves(const float* x, int64_t n, KvType type, std::byte* out) {
@@ -147,6 +187,9 @@ void StoreKv(const float* x, int64_t n, KvType type, std::byte* out) {
       break;
     case KvType::kQ8_0:
       for (int64_t i = 0; i < n; i += kKvBlock, out += kKvBlockBytes) StoreBlock(x + i, out);
+      break;
+    case KvType::kI16:
+      StoreShorts(x, n, out);
       break;
   }
 }

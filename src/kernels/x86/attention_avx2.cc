@@ -22,12 +22,13 @@ struct AttentionVectors : Vectors {
   static constexpr int kPairRows = 4;
   static constexpr int kPairVectors = 2;
 
-  static constexpr bool kMultipliesHalves = false;
-
   using Ints = __m256i;
   static __m256i ZeroInts() { return _mm256_setzero_si256(); }
   static __m256i WidenPairs(const std::byte* from) {
     return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  static __m256i LoadPairs(const std::byte* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   }
   static __m256i SetPair(const int16_t* from) {
     int32_t pair;
@@ -69,12 +70,15 @@ struct AttentionVectors : Vectors {
       asm volatile("prefetcht0 %0" ::"m"(*at));
     }
   }
+  static constexpr bool kAsksForShorts = false;
+  static int64_t PairsAheadBytes(int64_t block_bytes) { return AheadBytes(block_bytes); }
+  static void PrefetchPairs(const std::byte* at) { Prefetch(at); }
 };
 
 }  // namespace
 
 void StoreKv(const float* x, int64_t n, KvType type, std::byte* out) {
-  StoreKvRow<Vectors, Blocks>(x, n, type, out);
+  StoreKvRow<AttentionVectors, Blocks>(x, n, type, out);
 }
 
 void AttendSpan(const AttentionArguments& arguments, int64_t span, float* states,
