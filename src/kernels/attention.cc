@@ -130,8 +130,11 @@ void Merge(const float* next, int64_t v_head_dim, float* state) {
   const int64_t largest_at = PaddedValues(v_head_dim);
   const int64_t weight_at = largest_at + 1;
   const float largest = std::max(state[largest_at], next[largest_at]);
-  const float old_factor = std::exp2(state[largest_at] - largest);
-  const float next_factor = std::exp2(next[largest_at] - largest);
+  // One of them is 1.
+  const float smaller = std::exp2(std::min(state[largest_at], next[largest_at]) - largest);
+  const bool is_raised = next[largest_at] > state[largest_at];
+  const float old_factor = is_raised ? smaller : 1;
+  const float next_factor = is_raised ? 1 : smaller;
   for (int64_t i = 0; i < v_head_dim; ++i) {
     state[i] = state[i] * old_factor + next[i] * next_factor;
   }
