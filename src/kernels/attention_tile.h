@@ -17,6 +17,8 @@
 //   StoreShorts(to, a, b)          two vectors of floats, rounded to the nearest int16
 //   AheadBytes, Prefetch           how far ahead a token that stands alone asks for memory, by the
 //                                  bytes of a block; asks for a line
+//   PairsAheadBytes, PrefetchPairs the same of the paired types
+//   kAsksForShorts                 whether Prefetch asks for blocks of kI16 before they are used
 //
 // Row invariance: a score is one chain of fma over the numbers of a head, a sum of values one chain
 // over positions, whatever shares the registers; conversion to float32 is exact. So are sums of

@@ -91,7 +91,7 @@ def test_zero_leaves_a_kind_of_run_out(thaw, model):
 
 
 def test_tokens_can_be_decoded_after_a_longer_context(thaw, model):
-    report = bench(thaw, model, "--decode-after", 30, "-c", 48)  # whole units of 16 keys
+    report = bench(thaw, model, "--decode-after", 30, "-c", 64)  # whole units of keys and values
     prefill, decode = report["runs"]
     assert (prefill["after"], decode["after"]) == (0, 30)
     # The first step sees 31 positions, the last 38.
