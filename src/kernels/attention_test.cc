@@ -703,15 +703,18 @@ TEST_P(AttentionKernels, BlocksAreStoredAsThePortableKernelsStoreThem) {
         0x1p-111f, 0x1p-119f, 0x1p-140f}) {
     for (int64_t i = 0; i < kKvBlock; ++i) numbers.push_back(i == 17 ? odd : odd * 0.25f);
   }
-  for (const KvType type : {KvType::kQ8_0, KvType::kI16}) {
-    for (size_t begin = 0; begin < numbers.size(); begin += kKvBlock) {
-      std::vector<std::byte> expected(static_cast<size_t>(KvRowBytes(type, kKvBlock)));
-      std::vector<std::byte> got(expected.size());
-      const float* row = numbers.data() + begin;
-      (*SelectKernels("portable"))->store_kv(row, kKvBlock, type, expected.data());
-      table().store_kv(row, kKvBlock, type, got.data());
-      ASSERT_EQ(got, expected) << KvTypeName(type) << " from " << begin;
-    }
+  const auto all = static_cast<int64_t>(numbers.size());
+  const auto compare = [&](KvType type, int64_t begin, int64_t n) {
+    std::vector<std::byte> expected(static_cast<size_t>(KvRowBytes(type, n)));
+    std::vector<std::byte> got(expected.size());
+    const float* row = numbers.data() + begin;
+    (*SelectKernels("portable"))->store_kv(row, n, type, expected.data());
+    table().store_kv(row, n, type, got.data());
+    ASSERT_EQ(got, expected) << KvTypeName(type) << ", " << n << " from " << begin;
+  };
+  compare(KvType::kQ8_0, 0, all);
+  for (const int64_t n : {32, 96, 1024}) {
+    for (int64_t begin = 0; begin + n <= all; begin += n) compare(KvType::kI16, begin, n);
   }
 }
 

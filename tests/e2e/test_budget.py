@@ -109,6 +109,16 @@ def test_plan_says_what_a_run_does(thaw, model, answer):
     assert planned["weight_bytes"] == report["cache"]["weight_bytes"]
 
 
+def test_halves_are_kept_with_scales_where_that_is_faster(thaw, model):
+    if "avx2" not in json.loads(thaw.results("doctor", "--json"))["kernels_available"]:
+        pytest.skip("only kernels that take float16 as it is")
+    kv_bytes = {(kernels, kv_type): plan(thaw, model, "-c", "64", "--kernels", kernels, "--kv-type", kv_type)["kv_bytes"]
+                for kernels in ["avx2", "portable"] for kv_type in ["f16", "bf16"]}
+    # 2 bytes more for each key and value of a head, of 64 numbers in the default model.
+    assert kv_bytes["avx2", "f16"] * 64 == kv_bytes["portable", "f16"] * 65
+    assert kv_bytes["avx2", "bf16"] == kv_bytes["portable", "bf16"] == kv_bytes["portable", "f16"]
+
+
 def test_chunks_of_a_prompt_are_larger_where_nothing_is_streamed(thaw, model):
     streaming = plan(thaw, model, "--budget", "floor+70MiB")
     resident = plan(thaw, model, "--budget", "900MiB")
