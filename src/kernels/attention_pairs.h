@@ -97,7 +97,7 @@ struct PairedKeys {
   int64_t scale_block_bytes;   // from block to block; 0: all have the same
   int64_t scale_column_bytes;  // from 16 positions to the next
 
-  // Of the positions from a vector on.
+  // Of the positions from a vector on. Not a copy that is changed: GCC makes it wait (0006).
   IntegerPairs<V, Int> Block(int64_t block, int64_t vector) const {
     return {first.data + block * block_bytes + first.Offset(vector), first.pair_bytes,
             first.column_bytes, first.ahead_bytes};

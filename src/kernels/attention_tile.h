@@ -476,10 +476,13 @@ class Tile {
     });
   }
 
+  int64_t PairsAhead(int64_t row_bytes) const {
+    return few_rows_ ? V::PairsAheadBytes(kAttentionBlock * row_bytes) : kLeadBytes;
+  }
+
   PairedKeys<V, Int> KeysOf(const std::byte* units) const {
     constexpr int64_t kPairBytes = 2 * kKeyUnit * int64_t{sizeof(Int)};  // of a unit's keys
-    const int64_t ahead =
-        few_rows_ ? V::PairsAheadBytes(kAttentionBlock * key_row_bytes_) : kLeadBytes;
+    const int64_t ahead = PairsAhead(key_row_bytes_);
     if constexpr (kIsShort) {
       const int64_t column_bytes = a_.head_dim / 2 * kPairBytes;
       return {.first = {units + 2 * kPairedUnit, kPairBytes, column_bytes, ahead},
@@ -511,8 +514,7 @@ class Tile {
     }
     AskForShorts(values, kAttentionBlock * value_row_bytes_);
     for (int64_t row = first_row_; row < rows_; ++row) TakeWeights(row);
-    const int64_t ahead =
-        few_rows_ ? V::PairsAheadBytes(kAttentionBlock * value_row_bytes_) : kLeadBytes;
+    const int64_t ahead = PairsAhead(value_row_bytes_);
     constexpr int64_t kPairBytes = 2 * kKvBlock * int64_t{sizeof(Int)};  // of 32 numbers
     for (int64_t i = 0; i < a_.v_head_dim; i += kKvBlock) {
       if (!kIsShort || i == 0) {
