@@ -21,6 +21,16 @@ constexpr std::array<Point, kPoints> Expand(const std::array<int8_t, kLevels>& l
   return points;
 }
 
+template <size_t kPoints>
+constexpr CodeBytes<kPoints> Split(const std::array<uint16_t, kPoints>& codes) {
+  CodeBytes<kPoints> bytes = {};
+  for (size_t point = 0; point < kPoints; ++point) {
+    bytes.first[point] = static_cast<uint8_t>(codes[point] & 0xff);
+    bytes.second[point] = static_cast<uint8_t>(codes[point] >> 8);
+  }
+  return bytes;
+}
+
 constexpr std::array<int8_t, 3> kIQ2Levels = {8, 25, 43};
 constexpr std::array<int8_t, 8> kIQ3_XXSLevels = {4, 12, 20, 28, 36, 44, 52, 62};
 constexpr std::array<int8_t, 8> kIQ3_SLevels = {1, 3, 5, 7, 9, 11, 13, 15};
@@ -442,5 +452,12 @@ constexpr std::array<GridPoint4, 256> kIQ3_XXSGrid =
     Expand<GridPoint4>(kIQ3_XXSLevels, kIQ3_XXSCodes);
 constexpr std::array<GridPoint4, 512> kIQ3_SGrid = Expand<GridPoint4>(kIQ3_SLevels, kIQ3_SCodes);
 constexpr std::array<GridPoint8, 2048> kIQ1Grid = Expand<GridPoint8>(kIQ1Levels, kIQ1Codes);
+
+constexpr CodeBytes<256> kIQ2_XXSCodeBytes = Split(kIQ2_XXSCodes);
+constexpr CodeBytes<512> kIQ2_XSCodeBytes = Split(kIQ2_XSCodes);
+constexpr CodeBytes<1024> kIQ2_SCodeBytes = Split(kIQ2_SCodes);
+constexpr CodeBytes<256> kIQ3_XXSCodeBytes = Split(kIQ3_XXSCodes);
+constexpr CodeBytes<512> kIQ3_SCodeBytes = Split(kIQ3_SCodes);
+constexpr CodeBytes<2048> kIQ1CodeBytes = Split(kIQ1Codes);
 
 }  // namespace thaw

@@ -1,13 +1,14 @@
 // The number tables that codebook element types refer to.
 //
 // They are part of the formats: ggml's quantizers chose these points once, and every file made
-// since depends on them (ggml-common.h). Constant data without any initialization at run time, 35
+// since depends on them (ggml-common.h). Constant data without any initialization at run time, 45
 // KiB in all; which table belongs to which format is said in tensor/blocks.h, which has that of
 // IQ4.
 #pragma once
 
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "tensor/blocks.h"
@@ -44,5 +45,19 @@ extern const std::array<GridPoint8, 2048> kIQ1Grid;     // elements -1, 0, 1: IQ
 // those listed above, with 4 bits each, element 0 lowest.
 extern const std::array<uint16_t, 256> kIQ3_XXSCodes;
 extern const std::array<uint16_t, 512> kIQ3_SCodes;
+
+// Such codes, of points of eight with 2 bits for each element, taken apart for vectors that look up
+// bytes: elements 0 to 3, or 0 and 1 of four, and the others.
+template <size_t kPoints>
+struct CodeBytes {
+  std::array<uint8_t, kPoints> first;
+  std::array<uint8_t, kPoints> second;
+};
+extern const CodeBytes<256> kIQ2_XXSCodeBytes;
+extern const CodeBytes<512> kIQ2_XSCodeBytes;
+extern const CodeBytes<1024> kIQ2_SCodeBytes;
+extern const CodeBytes<256> kIQ3_XXSCodeBytes;
+extern const CodeBytes<512> kIQ3_SCodeBytes;
+extern const CodeBytes<2048> kIQ1CodeBytes;
 
 }  // namespace thaw

@@ -17,15 +17,20 @@
 namespace thaw {
 namespace {
 
-// Points of a grid are looked up anew for every batch.
+// Points of a grid are looked up anew for every batch: that is much work, and more tokens than
+// these are faster by way of a panel, but where vectors find bytes in short tables.
 inline constexpr int kMostGridTokens = 4;
+template <typename V, typename F>
+inline constexpr bool kFindsPointsFast = FindsBytes<V> && F::kGrid.size() <= 1024;
 
 // Tokens that are multiplied directly at the most. A panel unpacks its rows once for all of them,
 // but is written and read, and goes through its sums and outliers by segments: the less work
 // unpacking is, the more batches come before it.
 template <typename V, typename F>
-inline constexpr int kMostDirectTokens =
-    HasGrid<F> ? kMostGridTokens : V::kDirectTokens * std::min(V::kMostBatches, F::kMostBatches);
+constexpr int MostDirectTokens() {
+  if constexpr (HasGrid<F>) return kFindsPointsFast<V, F> ? V::kDirectTokens : kMostGridTokens;
+  return V::kDirectTokens * std::min(V::kMostBatches, F::kMostBatches);
+}
 
 // Asks for what a step reads some way further on: a share of a chunk's lines with each of its
 // steps, evenly spread, so that no burst fills the queue.

@@ -10,14 +10,17 @@
 //   PointsOf    the two points of a pair
 //   LineOf      a line of a step, from the same elements of the points: of an octet as they are, of
 //               a quad as numbers of levels
+//   BytesOf, kCodes, kNumbers, kByteOfOctet   the same for vectors that find bytes (grid_bytes.h)
 //
 // In an anonymous namespace, for the reason given in packed_formats.h.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/codebooks.h"
+#include "kernels/grid_bytes.h"
 #include "kernels/packed_formats.h"
 #include "tensor/element_type.h"
 
@@ -79,11 +82,16 @@ template <typename V>
 // Four times seven bits of signs, as bytes: IQ2_XXS and IQ3_XXS.
 template <typename V>
 [[gnu::always_inline]] inline typename V::Ints SignsOfSevens(typename V::Ints word) {
-  const typename V::Ints low =
-      V::Or(Masked<V>(word, 0x7f), Masked<V>(V::template ShiftLeft<1>(word), 0x7f00));
-  const typename V::Ints high = V::Or(Masked<V>(V::template ShiftLeft<2>(word), 0x7f0000),
-                                      Masked<V>(V::template ShiftLeft<3>(word), 0x7f000000));
-  return WithParity<V>(V::Or(low, high));
+  if constexpr (FindsBytes<V>) {
+    return WithParity<V>(
+        V::And(V::template BytesFromBits<0, 7, 14, 21>(word), V::BroadcastByte(0x7f)));
+  } else {
+    const typename V::Ints low =
+        V::Or(Masked<V>(word, 0x7f), Masked<V>(V::template ShiftLeft<1>(word), 0x7f00));
+    const typename V::Ints high = V::Or(Masked<V>(V::template ShiftLeft<2>(word), 0x7f0000),
+                                        Masked<V>(V::template ShiftLeft<3>(word), 0x7f000000));
+    return WithParity<V>(V::Or(low, high));
+  }
 }
 
 // Blocks of 256 whose scale is a number of half precision, d, or d times a number of the group.
@@ -91,6 +99,7 @@ struct GridFormat : LargeFormat {
   static constexpr int kUnitBlocks = 2;
   static constexpr int kLeadBytes = 2;
   static constexpr bool kHasOffsets = false;
+  static constexpr int kByteOfOctet[] = {0, 1, 2, 3};
 
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Floats ScaleOf(const BlockPlace& at) {
@@ -162,6 +171,7 @@ struct IQ2Format : GridFormat {
   static constexpr int kBits = 7;
   static constexpr int kZero = 64;
   static constexpr int kPairs = 2;
+  static constexpr NumberTables kNumbers = SignedNumbersOf(kZero, {8, 25, 43});
 
   // Line j of a step, half of an octet, whose signs are byte `byte` of every word.
   template <typename V>
@@ -179,6 +189,7 @@ struct FormatIQ2_XXS : IQ2Format {
   static constexpr int kPhases = 1;
   static constexpr int kGroup = 32;
   static constexpr const auto& kGrid = kIQ2_XXSGrid;
+  static constexpr const auto& kCodes = kIQ2_XXSCodeBytes;
 
   template <typename V>
   [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
@@ -196,6 +207,13 @@ struct FormatIQ2_XXS : IQ2Format {
                                                                int /*phase*/, typename V::Ints x,
                                                                int j) {
     return SignedLine<V>(x, SignsOfSevens<V>(V::Load(at.Line(2 * chunk + 1))), j / 2, j);
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline PointBytes<V> BytesOf(const BlockPlace& at, int chunk,
+                                                             int /*phase*/, int /*half*/) {
+    return {V::Load(at.Line(2 * chunk)), V::Broadcast(0),
+            SignsOfSevens<V>(V::Load(at.Line(2 * chunk + 1)))};
   }
 };
 
@@ -215,6 +233,8 @@ struct FormatIQ2_XS : IQ2SmallGroupFormat {
   static constexpr int kChunks = 8;
   static constexpr int kPhases = 1;
   static constexpr const auto& kGrid = kIQ2_XSGrid;
+  static constexpr const auto& kCodes = kIQ2_XSCodeBytes;
+  static constexpr int kByteOfOctet[] = {0, 2, 1, 3};
 
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int chunk,
@@ -230,6 +250,19 @@ struct FormatIQ2_XS : IQ2SmallGroupFormat {
     const typename V::Ints sevens = Masked<V>(V::template ShiftRight<9>(words), 0x007f007f);
     return SignedLine<V>(x, WithParity<V>(sevens), j % 4 / 2 * 2, j);
   }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline PointBytes<V> BytesOf(const BlockPlace& at, int chunk,
+                                                             int /*phase*/, int /*half*/) {
+    // Numbers of 16 bits, those of the first two octets and of the others by turns.
+    const typename V::Ints first = V::Load(at.Line(2 + 2 * chunk));
+    const typename V::Ints second = V::Load(at.Line(3 + 2 * chunk));
+    const typename V::Ints even = V::Broadcast(0x00ff00ff);
+    const typename V::Ints low = V::Merge(even, first, V::template ShiftLeft<8>(second));
+    const typename V::Ints high = V::Merge(even, V::template ShiftRight<8>(first), second);
+    const typename V::Ints sevens = V::And(V::template ShiftRight<1>(high), V::BroadcastByte(0x7f));
+    return {low, high, WithParity<V>(sevens)};
+  }
 };
 
 struct FormatIQ2_S : IQ2SmallGroupFormat {
@@ -237,6 +270,7 @@ struct FormatIQ2_S : IQ2SmallGroupFormat {
   static constexpr int kChunks = 8;
   static constexpr int kPhases = 1;
   static constexpr const auto& kGrid = kIQ2_SGrid;
+  static constexpr const auto& kCodes = kIQ2_SCodeBytes;
 
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int step,
@@ -254,6 +288,14 @@ struct FormatIQ2_S : IQ2SmallGroupFormat {
                                                                int /*phase*/, typename V::Ints x,
                                                                int j) {
     return SignedLine<V>(x, V::Load(at.Line(12 + step)), j / 2, j);
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline PointBytes<V> BytesOf(const BlockPlace& at, int step,
+                                                             int /*phase*/, int /*half*/) {
+    const typename V::Ints high = V::ShiftRight(V::Load(at.Line(2 + step / 4)), 8 * (step % 4));
+    return {V::Load(at.Line(4 + step)), V::template BytesFromBits<0, 2, 4, 6>(high),
+            V::Load(at.Line(12 + step))};
   }
 };
 
@@ -278,7 +320,9 @@ struct FormatIQ3_XXS : IQ3Format {
   static constexpr int kBits = 7;
   static constexpr int kZero = 64;
   static constexpr LevelTable kLevels = TableOf(kZero, {4, 12, 20, 28, 36, 44, 52, 62});
+  static constexpr NumberTables kNumbers = SignedNumbersOf(kZero, {4, 12, 20, 28, 36, 44, 52, 62});
   static constexpr const auto& kGrid = kIQ3_XXSCodes;
+  static constexpr const auto& kCodes = kIQ3_XXSCodeBytes;
 
   template <typename V>
   [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
@@ -298,6 +342,13 @@ struct FormatIQ3_XXS : IQ3Format {
                                                                int j) {
     return SignedLine<V>(kLevels, x, SignsOfSevens<V>(V::Load(at.Line(16 + chunk))), j);
   }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline PointBytes<V> BytesOf(const BlockPlace& at, int chunk,
+                                                             int /*phase*/, int half) {
+    return {V::Load(at.Line(2 * chunk + half)), V::Broadcast(0),
+            SignsOfSevens<V>(V::Load(at.Line(16 + chunk)))};
+  }
 };
 
 struct FormatIQ3_S : IQ3Format {
@@ -307,7 +358,9 @@ struct FormatIQ3_S : IQ3Format {
   static constexpr int kBits = 5;
   static constexpr int kZero = 16;
   static constexpr LevelTable kLevels = TableOf(kZero, {1, 3, 5, 7, 9, 11, 13, 15});
+  static constexpr NumberTables kNumbers = SignedNumbersOf(kZero, {1, 3, 5, 7, 9, 11, 13, 15});
   static constexpr const auto& kGrid = kIQ3_SCodes;
+  static constexpr const auto& kCodes = kIQ3_SCodeBytes;
 
   template <typename V>
   [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
@@ -332,6 +385,15 @@ struct FormatIQ3_S : IQ3Format {
                                                                int j) {
     return SignedLine<V>(kLevels, x, V::Load(at.Line(19 + step)), j);
   }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline PointBytes<V> BytesOf(const BlockPlace& at, int step,
+                                                             int /*phase*/, int half) {
+    const typename V::Ints ninths = V::ShiftRight(V::Load(at.Line(1 + step / 4)), 8 * (step % 4));
+    return {V::Load(at.Line(3 + 2 * step + half)),
+            V::template BytesFromBits<0, 1, 2, 3>(V::ShiftRight(ninths, 4 * half)),
+            V::Load(at.Line(19 + step))};
+  }
 };
 
 // Eight elements to a point, eight times -1, 0 or 1, and one more or less.
@@ -342,6 +404,17 @@ struct IQ1Format : GridFormat {
   static constexpr int kZero = 16;
   static constexpr int kPairs = 2;
   static constexpr const auto& kGrid = kIQ1Grid;
+
+  static constexpr const auto& kCodes = kIQ1CodeBytes;
+  static constexpr NumberTables kNumbers = NumberTablesOf(4, [](size_t level, bool has_less) {
+    return kZero + 8 * (static_cast<int>(level) - 1) + (has_less ? -1 : 1);
+  });
+
+  // Eight ones where the lowest bit of a byte is set.
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints AsSigns(typename V::Ints less) {
+    return V::SubtractBytes(V::Broadcast(0), V::And(less, V::BroadcastByte(1)));
+  }
 
   // d * (1 + 2 s) / 8
   template <typename V>
@@ -398,6 +471,15 @@ struct FormatIQ1_S : IQ1Format {
                                                                int /*j*/) {
     return LineAndDelta<V>(x, HighBits<V>(at, chunk, phase), 0x80);
   }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline PointBytes<V> BytesOf(const BlockPlace& at, int chunk,
+                                                             int phase, int /*half*/) {
+    const typename V::Ints bits = V::ShiftRight(V::Load(at.Line(chunk)), 16 * phase);
+    const typename V::Ints low = V::Load(at.Line(4 + 2 * chunk + phase));
+    const typename V::Ints high = V::template BytesFromBits<0, 3, 6, 9>(bits);
+    return {low, high, AsSigns<V>(V::template BytesFromBits<15, 15, 15, 15>(bits))};
+  }
 };
 
 struct FormatIQ1_M : IQ1Format {
@@ -442,6 +524,15 @@ struct FormatIQ1_M : IQ1Format {
                                                                int phase, typename V::Ints x,
                                                                int j) {
     return LineAndDelta<V>(x, HighBits<V>(at, chunk, phase, j / 4), j % 4 < 2 ? 0x08 : 0x80);
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline PointBytes<V> BytesOf(const BlockPlace& at, int chunk,
+                                                             int phase, int /*half*/) {
+    const typename V::Ints bits = V::ShiftRight(V::Load(at.Line(2 + chunk)), 16 * phase);
+    const typename V::Ints low = V::Load(at.Line(6 + 2 * chunk + phase));
+    const typename V::Ints high = V::template BytesFromBits<0, 4, 8, 12>(bits);
+    return {low, high, AsSigns<V>(V::template BytesFromBits<3, 7, 11, 15>(bits))};
   }
 };
 

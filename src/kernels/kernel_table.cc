@@ -11,6 +11,7 @@
 #include "kernels/x86/amx.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/avx512.h"
+#include "kernels/x86/avx512vbmi.h"
 #include "kernels/x86/avxvnni.h"
 #elif defined(__aarch64__)
 #include "kernels/arm/dotprod.h"
@@ -61,6 +62,12 @@ constexpr PanelKernels kAvxVnniPanels = [] {
 constexpr PanelKernels kAvx512Panels = [] {
   PanelKernels kernels = kAvx2Panels;
   kernels.multiply_packed = avx512::MultiplyPacked;
+  return kernels;
+}();
+
+constexpr PanelKernels kAvx512VbmiPanels = [] {
+  PanelKernels kernels = kAvx512Panels;
+  kernels.multiply_packed = avx512vbmi::MultiplyPacked;
   return kernels;
 }();
 
@@ -118,19 +125,29 @@ constexpr KernelTable kAvx512 = [] {
   return table;
 }();
 
-constexpr KernelTable kAmx = [] {
+constexpr KernelTable kAvx512Vbmi = [] {
   KernelTable table = kAvx512;
-  table.name = "amx";
-  table.same_bits_as = &kAvx512;
-  table.matmul = MatMul<kAmxPanels>;
+  table.name = "avx512vbmi";
+  table.matmul = MatMul<kAvx512VbmiPanels>;
   table.is_available = [](const CpuFeatures& cpu) {
-    return kAvx512.is_available(cpu) && cpu.amx_int8;
+    return kAvx512.is_available(cpu) && cpu.avx512vbmi;
   };
   return table;
 }();
 
-constexpr std::array<const KernelTable*, 5> kTables = {&kAmx, &kAvx512, &kAvxVnni, &kAvx2,
-                                                       &kPortable};
+constexpr KernelTable kAmx = [] {
+  KernelTable table = kAvx512Vbmi;
+  table.name = "amx";
+  table.same_bits_as = &kAvx512Vbmi;
+  table.matmul = MatMul<kAmxPanels>;
+  table.is_available = [](const CpuFeatures& cpu) {
+    return kAvx512Vbmi.is_available(cpu) && cpu.amx_int8;
+  };
+  return table;
+}();
+
+constexpr std::array<const KernelTable*, 6> kTables = {&kAmx,     &kAvx512Vbmi, &kAvx512,
+                                                       &kAvxVnni, &kAvx2,       &kPortable};
 
 #elif defined(__aarch64__)
 

@@ -27,6 +27,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "kernels/codebooks.h"
 #include "tensor/packed_numbers.h"
@@ -73,6 +74,13 @@ struct BlockPlace {
   // The same block for rows that lie some further down.
   BlockPlace Below(int rows) const { return {{lead[0], lead[1]}, body, lane + rows}; }
 };
+
+// Calls act<i>() for all i.
+template <typename Act, int... kAll>
+[[gnu::always_inline]] inline void ForEachOf(std::integer_sequence<int, kAll...> /*all*/,
+                                             const Act& act) {
+  (act.template operator()<kAll>(), ...);
+}
 
 template <typename V>
 [[gnu::always_inline]] inline typename V::Ints LowNibbles(typename V::Ints x) {

@@ -45,7 +45,7 @@ namespace {
 template <typename V, typename F>
 void MultiplyDirectly(const std::byte* group, const Activations& activations, float* out,
                       int64_t out_stride) {
-  constexpr int kBatch = std::min(V::kDirectTokens, kMostDirectTokens<V, F>);
+  constexpr int kBatch = std::min(V::kDirectTokens, MostDirectTokens<V, F>());
   int64_t token = 0;
   const auto multiply = [&]<int kLess>() {
     constexpr int kTokens = kBatch - kLess;
@@ -67,7 +67,7 @@ void MultiplyGroups(const std::byte* groups, int64_t n_groups, const Activations
     }
   }
   const int64_t k = activations.k;
-  if (activations.n_tokens <= kMostDirectTokens<V, F>) {
+  if (activations.n_tokens <= MostDirectTokens<V, F>()) {
     const int64_t group_bytes = kGroupRows * (k / F::kBlock) * kBlockBytes<F>;
     for (int64_t g = 0; g < n_groups; ++g) {
       MultiplyDirectly<V, F>(groups + g * group_bytes, activations, out + g * kGroupRows,
@@ -75,7 +75,7 @@ void MultiplyGroups(const std::byte* groups, int64_t n_groups, const Activations
     }
     return;
   }
-  static_assert(kTokensOfTile<V, PanelKindOf<V, F>> <= kMostDirectTokens<V, F> + 1);
+  static_assert(kTokensOfTile<V, PanelKindOf<V, F>> <= MostDirectTokens<V, F>() + 1);
   constexpr int kZero = kPanelZeroOf<V, F>;
   const Panel panel(scratch);
   ForEachSegment<F>(

@@ -40,11 +40,6 @@ template <typename V, typename F>
 inline constexpr int kZeroOf = F::kBits == 8 && V::kSignedBytes ? 0 : F::kZero;
 
 // Calls act<phase>() for the steps of a chunk.
-template <typename Act, int... kPhases>
-[[gnu::always_inline]] inline void ForEachOf(std::integer_sequence<int, kPhases...> /*phases*/,
-                                             const Act& act) {
-  (act.template operator()<kPhases>(), ...);
-}
 template <typename F, typename Act>
 [[gnu::always_inline]] inline void ForEachPhase(const Act& act) {
   ForEachOf(std::make_integer_sequence<int, F::kPhases>(), act);
@@ -201,7 +196,9 @@ template <typename V, typename F, int n>
 template <typename V, typename F>
 [[gnu::always_inline]] inline typename V::Ints LoadLine(const BlockPlace& at, int chunk, int phase,
                                                         int j) {
-  if constexpr (HasGrid<F>) {
+  if constexpr (HasGrid<F> && FindsBytes<V>) {
+    return LoadLineOfBytes<V, F>(at, chunk, phase, j);
+  } else if constexpr (HasGrid<F>) {
     constexpr int kLines = 8 / F::kPairs;
     typename V::Ints lines[kLines];
     LookUpPairs<V, F, 1>(at, chunk, phase, j / kLines, lines);
@@ -214,7 +211,9 @@ template <typename V, typename F>
 template <typename V, typename F>
 [[gnu::always_inline]] inline void LoadWeights(const BlockPlace& at, int chunk, int phase,
                                                typename V::Ints (&w)[8]) {
-  if constexpr (HasGrid<F>) {
+  if constexpr (HasGrid<F> && FindsBytes<V>) {
+    LoadStepOfBytes<V, F>(at, chunk, phase, w);
+  } else if constexpr (HasGrid<F>) {
     LookUpPairs<V, F, F::kPairs>(at, chunk, phase, 0, w);
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) w[j] = F::template LineOf<V>(at, chunk, phase, w[j], j);

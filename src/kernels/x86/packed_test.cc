@@ -23,9 +23,11 @@ struct TablePair {
 std::vector<TablePair> TablePairs() {
   std::vector<TablePair> pairs;
   for (const EmulatedTable& each : EmulatedTables()) pairs.push_back({&each.table, each.original});
+  const KernelTable* avx512 = EmulatedTables().front().original;
   const KernelTable* avx2 = EmulatedTables().back().original;
   for (const KernelTable* table : AllKernelTables()) {
     if (table->same_bits_as != nullptr) pairs.push_back({table, table->same_bits_as});
+    if (std::string_view(table->name) == "avx512vbmi") pairs.push_back({table, avx512});
     if (std::string_view(table->name) == "avxvnni") pairs.push_back({table, avx2});
   }
   return pairs;
