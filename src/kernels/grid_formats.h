@@ -2,14 +2,16 @@
 // vectors: formats as in packed_formats.h, which says what a format is.
 //
 // Points are looked up two of each row at once, by numbers of 16 bits in the halves of words. Those
-// of four elements, quads, are looked up as codes (kernels/codebooks.h), because vectors can, and
-// those of eight, octets, as they are. A format of a grid says
+// of eight elements, octets, are loaded one by one as they are, and so are those of four, quads, by
+// vectors of eight rows (LoadsPoints); others find the codes of quads (kernels/codebooks.h). A
+// format of a grid says
 //
-//   kGrid       the points of octets, or the codes of quads
+//   kGrid, GridPoints   the points of octets, or the codes of quads; the points of either
 //   kPairs      pairs of points of each row in a step: 2 of octets, 4 of quads
 //   PointsOf    the two points of a pair
-//   LineOf      a line of a step, from the same elements of the points: of an octet as they are, of
-//               a quad as numbers of levels
+//   IndicesAt   where the numbers of a pair lie, if they are bytes: of row 0 of a vector
+//   LineOf      a line of a step, from the same elements of the points as they are, or as numbers of
+//               levels where codes were found
 //   BytesOf, kCodes, kNumbers, kByteOfOctet   the same for vectors that find bytes (grid_bytes.h)
 //
 // In an anonymous namespace, for the reason given in packed_formats.h.
@@ -45,14 +47,19 @@ template <typename V>
   return LowNibbles<V>(V::Or(apart, V::template ShiftRight<4>(apart)));
 }
 
+// Vectors that load quads as they are.
+template <typename V>
+concept LoadsPoints = requires { V::kLoadsPoints; };
+
 // Levels of a grid, as the lanes look them up: a zero point plus and minus each.
 struct alignas(16) LevelTable {
   uint8_t plus[16];
   uint8_t minus[16];
+  int zero;
 };
 
 constexpr LevelTable TableOf(int zero, const int (&levels)[8]) {
-  LevelTable table = {};
+  LevelTable table = {.plus = {}, .minus = {}, .zero = zero};
   for (int i = 0; i < 8; ++i) {
     table.plus[i] = static_cast<uint8_t>(zero + levels[i]);
     table.minus[i] = static_cast<uint8_t>(zero - levels[i]);
@@ -189,11 +196,16 @@ struct FormatIQ2_XXS : IQ2Format {
   static constexpr int kPhases = 1;
   static constexpr int kGroup = 32;
   static constexpr const auto& kGrid = kIQ2_XXSGrid;
+  static const GridPoint8* GridPoints() { return kGrid.data(); }
   static constexpr const auto& kCodes = kIQ2_XXSCodeBytes;
 
   template <typename V>
   [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
     return HalfPlus<V>(at, V::template ShiftRight<28>(V::Load(at.Line(2 * group + 1))), 0.25f);
+  }
+
+  static const std::byte* IndicesAt(const BlockPlace& at, int chunk, int pair) {
+    return at.Line(2 * chunk) + 2 * pair;
   }
 
   template <typename V>
@@ -233,6 +245,7 @@ struct FormatIQ2_XS : IQ2SmallGroupFormat {
   static constexpr int kChunks = 8;
   static constexpr int kPhases = 1;
   static constexpr const auto& kGrid = kIQ2_XSGrid;
+  static const GridPoint8* GridPoints() { return kGrid.data(); }
   static constexpr const auto& kCodes = kIQ2_XSCodeBytes;
   static constexpr int kByteOfOctet[] = {0, 2, 1, 3};
 
@@ -270,6 +283,7 @@ struct FormatIQ2_S : IQ2SmallGroupFormat {
   static constexpr int kChunks = 8;
   static constexpr int kPhases = 1;
   static constexpr const auto& kGrid = kIQ2_SGrid;
+  static const GridPoint8* GridPoints() { return kGrid.data(); }
   static constexpr const auto& kCodes = kIQ2_SCodeBytes;
 
   template <typename V>
@@ -309,7 +323,12 @@ struct IQ3Format : GridFormat {
   [[gnu::always_inline]] static inline typename V::Ints SignedLine(const LevelTable& levels,
                                                                    typename V::Ints x,
                                                                    typename V::Ints signs, int j) {
-    return BySign<V>(signs, j / 2, j % 2, V::LookUp(levels.minus, x), V::LookUp(levels.plus, x));
+    if constexpr (LoadsPoints<V>) {
+      const typename V::Ints zero = V::BroadcastByte(levels.zero);
+      return BySign<V>(signs, j / 2, j % 2, V::SubtractBytes(zero, x), V::AddBytes(zero, x));
+    } else {
+      return BySign<V>(signs, j / 2, j % 2, V::LookUp(levels.minus, x), V::LookUp(levels.plus, x));
+    }
   }
 };
 
@@ -322,11 +341,16 @@ struct FormatIQ3_XXS : IQ3Format {
   static constexpr LevelTable kLevels = TableOf(kZero, {4, 12, 20, 28, 36, 44, 52, 62});
   static constexpr NumberTables kNumbers = SignedNumbersOf(kZero, {4, 12, 20, 28, 36, 44, 52, 62});
   static constexpr const auto& kGrid = kIQ3_XXSCodes;
+  static const GridPoint4* GridPoints() { return kIQ3_XXSGrid.data(); }
   static constexpr const auto& kCodes = kIQ3_XXSCodeBytes;
 
   template <typename V>
   [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
     return HalfPlus<V>(at, V::template ShiftRight<28>(V::Load(at.Line(16 + group))), 0.5f);
+  }
+
+  static const std::byte* IndicesAt(const BlockPlace& at, int chunk, int pair) {
+    return at.Line(2 * chunk + pair / 2) + pair % 2 * 2;
   }
 
   template <typename V>
@@ -360,6 +384,7 @@ struct FormatIQ3_S : IQ3Format {
   static constexpr LevelTable kLevels = TableOf(kZero, {1, 3, 5, 7, 9, 11, 13, 15});
   static constexpr NumberTables kNumbers = SignedNumbersOf(kZero, {1, 3, 5, 7, 9, 11, 13, 15});
   static constexpr const auto& kGrid = kIQ3_SCodes;
+  static const GridPoint4* GridPoints() { return kIQ3_SGrid.data(); }
   static constexpr const auto& kCodes = kIQ3_SCodeBytes;
 
   template <typename V>
@@ -404,6 +429,7 @@ struct IQ1Format : GridFormat {
   static constexpr int kZero = 16;
   static constexpr int kPairs = 2;
   static constexpr const auto& kGrid = kIQ1Grid;
+  static const GridPoint8* GridPoints() { return kGrid.data(); }
 
   static constexpr const auto& kCodes = kIQ1CodeBytes;
   static constexpr NumberTables kNumbers = NumberTablesOf(4, [](size_t level, bool has_less) {

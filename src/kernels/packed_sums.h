@@ -174,17 +174,43 @@ struct PairTerms {
 template <typename F>
 concept HasGrid = requires { F::kGrid; };
 
+// Formats whose points are named by bytes as they lie, four of every row in a line.
+template <typename F>
+concept HasByteIndices = requires(const BlockPlace& at) { F::IndicesAt(at, 0, 0); };
+
+// index(row, i): the number of point i of a pair.
+struct ByteIndices {
+  const std::byte* of_pair;  // of row 0
+
+  [[gnu::always_inline]] uint64_t operator()(int row, int i) const {
+    return std::to_integer<uint64_t>(of_pair[4 * row + i]);
+  }
+};
+
 // What is looked up for n pairs of points, from `pair` on: 8 / kPairs lines of each.
 template <typename V, typename F, int n>
 [[gnu::always_inline]] inline void LookUpPairs(const BlockPlace& at, int chunk, int phase, int pair,
                                                typename V::Ints (&lines)[8 / F::kPairs * n]) {
+  constexpr int kLines = 8 / F::kPairs;
+  if constexpr (LoadsPoints<V> && HasByteIndices<F>) {
+#pragma GCC unroll 4
+    for (int i = 0; i < n; ++i) {
+      V::LookUpBy(F::GridPoints(), ByteIndices{F::IndicesAt(at, chunk, pair + i)},
+                  lines + kLines * i);
+    }
+    return;
+  }
   typename V::Ints points[n];
 #pragma GCC unroll 4
   for (int i = 0; i < n; ++i) points[i] = F::template PointsOf<V>(at, chunk, phase, pair + i);
-  if constexpr (F::kPairs == 2) {
-    const auto* grid = reinterpret_cast<const GridPoint8*>(&F::kGrid);
+  if constexpr (LoadsPoints<V>) {
 #pragma GCC unroll 4
-    for (int i = 0; i < n; ++i) V::LookUpOctets(grid, points[i], lines + 4 * i);
+    for (int i = 0; i < n; ++i) {
+      V::LookUpBy(F::GridPoints(), V::IndicesOf(points[i]), lines + kLines * i);
+    }
+  } else if constexpr (F::kPairs == 2) {
+#pragma GCC unroll 4
+    for (int i = 0; i < n; ++i) V::LookUpOctets(F::GridPoints(), points[i], lines + 4 * i);
   } else {
     V::LookUpHalves(F::kGrid, points);
 #pragma GCC unroll 8

@@ -131,26 +131,24 @@ struct Lanes8 {
     const Ints is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bits, pattern), pattern);
     return _mm256_blendv_epi8(no, yes, is_set);
   }
-  // Numbers of 16 bits to the entries of a table that they name.
-  template <size_t kEntries, int n>
-  THAW_INLINE void LookUpHalves(const std::array<uint16_t, kEntries>& table, Ints (&x)[n]) {
-    const auto* entries = reinterpret_cast<const uint16_t*>(&table);
-#pragma GCC unroll 4
-    for (int i = 0; i < n; ++i) {
-      const __m128i low = LookUpEight(entries, _mm256_castsi256_si128(x[i]));
-      const __m128i high = LookUpEight(entries, _mm256_extracti128_si256(x[i], 1));
-      x[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+  // The octets that index(row, 0) names as lines [0] and [1], four bytes of each row, and those of
+  // index(row, 1) as [2] and [3].
+  static constexpr bool kLoadsPoints = true;
+  template <typename Indices>
+  THAW_INLINE void LookUpBy(const GridPoint8* points, const Indices& index, Ints* lines) {
+    for (int i = 0; i < 2; ++i) {
+      __m256i octets[2];
+      LookUpOctets(points, index, i, octets);
+      SplitOctets(octets[0], octets[1], lines + 2 * i);
     }
   }
-  // The points of 8 bytes that the lower halves of words name as lines [0] and [1], four bytes of
-  // each row, and of the upper halves as [2] and [3].
-  THAW_INLINE void LookUpOctets(const GridPoint8* points, Ints x, Ints* lines) {
-    __m256i first[2];
-    __m256i second[2];
-    LookUpPoints(points, x, first, second);
-    SplitOctets(first[0], first[1], lines);
-    SplitOctets(second[0], second[1], lines + 2);
+  // The quads as [0] and [1].
+  template <typename Indices>
+  THAW_INLINE void LookUpBy(const GridPoint4* points, const Indices& index, Ints* lines) {
+    for (int i = 0; i < 2; ++i) lines[i] = LookUpQuads(points, index, i);
   }
+  // The lower halves of words as index(row, 0), the upper as index(row, 1).
+  THAW_INLINE VectorIndices IndicesOf(Ints x) { return VectorIndices(x); }
   // Eight bytes of rows 0, 1, 4, 5 and of rows 2, 3, 6, 7 to two lines.
   THAW_INLINE void SplitOctets(Ints even, Ints odd, Ints* lines) {
     const __m256 a = _mm256_castsi256_ps(even);

@@ -142,12 +142,17 @@ struct Vectors16 {
   // The points of 8 bytes that the lower halves of words name as lines [0] and [1], four bytes of
   // each row, and of the upper halves as [2] and [3].
   THAW_INLINE void LookUpOctets(const GridPoint8* points, Ints x, Ints* lines) {
-    __m256i first[2][2];
-    __m256i second[2][2];
-    LookUpPoints(points, _mm512_castsi512_si256(x), first[0], second[0]);
-    LookUpPoints(points, _mm512_extracti64x4_epi64(x, 1), first[1], second[1]);
-    SplitOctets(Join(first[0][0], first[1][0]), Join(first[0][1], first[1][1]), lines);
-    SplitOctets(Join(second[0][0], second[1][0]), Join(second[0][1], second[1][1]), lines + 2);
+    __m256i low[2][2];
+    __m256i high[2][2];
+    const auto look_up = [&](__m256i half, __m256i(&octets)[2][2]) {
+      const VectorIndices indices(half);
+      for (int i = 0; i < 2; ++i) thaw::LookUpOctets(points, indices, i, octets[i]);
+    };
+    look_up(_mm512_castsi512_si256(x), low);
+    look_up(_mm512_extracti64x4_epi64(x, 1), high);
+    for (int i = 0; i < 2; ++i) {
+      SplitOctets(Join(low[i][0], high[i][0]), Join(low[i][1], high[i][1]), lines + 2 * i);
+    }
   }
   THAW_INLINE Ints Join(__m256i low, __m256i high) {
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
