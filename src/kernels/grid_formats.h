@@ -10,7 +10,8 @@
 //   kPairs      pairs of points of each row in a step: 2 of octets, 4 of quads
 //   PointsOf    the two points of a pair
 //   IndicesAt   where the numbers of a pair lie, if they are bytes: of row 0 of a vector
-//   LineOf      a line of a step, from the same elements of the points as they are, or as numbers of
+//   LineOf      a line of a step, from the same elements of the points as they are, or as numbers
+//   of
 //               levels where codes were found
 //   BytesOf, kCodes, kNumbers, kByteOfOctet   the same for vectors that find bytes (grid_bytes.h)
 //

@@ -129,7 +129,8 @@ Model::Model(ModelDescription description, std::vector<RopeAngles> angles, Weigh
           MostTilesAtOnce(weights_, weights.map(),
                           std::min(config_.experts.n, ExpertPairs(config_, options.max_batch)))),
       rows_done_(
-          static_cast<size_t>((config_.widest_block() + kActivatedRows - 1) / kActivatedRows)) {}
+          static_cast<size_t>((config_.widest_block() + kActivatedRows - 1) / kActivatedRows)),
+      spans_left_(static_cast<size_t>(MostSplitHeads(pool.thread_count()))) {}
 
 PassTimes Model::times() const {
   PassTimes times = times_;

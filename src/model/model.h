@@ -328,8 +328,9 @@ class Model {
   std::vector<std::pair<const Product*, int32_t>> streamed_;   // those without a place
   std::vector<SharedPin> visits_;  // of its tiles; as many as the largest product has
   size_t visit_count_ = 0;
-  std::vector<std::atomic<int32_t>> rows_done_;  // of gate and up, in each block of kActivatedRows
-  PassTimes times_;                              // but for coded_products
+  std::vector<std::atomic<int32_t>> rows_done_;   // of gate and up, in each block of kActivatedRows
+  std::vector<std::atomic<int64_t>> spans_left_;  // to attend to, of each of MostSplitHeads
+  PassTimes times_;                               // but for coded_products
   std::atomic<int64_t> coded_product_ns_{0};
 };
 

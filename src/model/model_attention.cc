@@ -3,6 +3,7 @@
 // A token's result does not depend on the batch: tiles of tokens, spans of positions and threads
 // only say who computes what (kernels/attention.h).
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <tuple>
 #include <utility>
@@ -240,19 +241,27 @@ void Model::AttendBySpans(int64_t index, std::span<const BatchToken> batch) {
   for (const BatchToken& token : batch) {
     most_spans = std::max(most_spans, AttentionSpanOf(token.position) + 1);
   }
+  const auto first_span = [](const AttentionArguments& a) {
+    return AttentionSpanOf(FirstVisible(a.window, a.first_position));
+  };
+  for (int64_t item = 0; item < n_items; ++item) {
+    const AttentionArguments a = arguments(item);
+    spans_left_[static_cast<size_t>(item)].store(
+        AttentionSpanOf(a.first_position) - first_span(a) + 1, std::memory_order_relaxed);
+  }
   pool_.ParallelFor(n_items * most_spans, 1, [&](int64_t part, int64_t, int worker) {
-    const AttentionArguments a = arguments(part / most_spans);
+    const int64_t item = part / most_spans;
+    const AttentionArguments a = arguments(item);
     const int64_t span = part % most_spans;
-    const int64_t first_span = AttentionSpanOf(FirstVisible(a.window, a.first_position));
-    if (span < first_span || span > AttentionSpanOf(a.first_position)) return;
-    float* states = work_.attention_states + part / most_spans * work_.attention_states_stride;
+    if (span < first_span(a) || span > AttentionSpanOf(a.first_position)) return;
+    float* states = work_.attention_states + item * work_.attention_states_stride;
     kernels_.attend_span(
         a, span, states + span * a.group * AttentionStateFloats(a.v_head_dim),
         work_.attention_scratch + static_cast<size_t>(worker) * work_.attention_scratch_stride);
+    // Most of its states are in the cache of whoever comes last.
+    std::atomic<int64_t>& left = spans_left_[static_cast<size_t>(item)];
+    if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) MergeSpans(a, states);
   });
-  for (int64_t item = 0; item < n_items; ++item) {
-    MergeSpans(arguments(item), work_.attention_states + item * work_.attention_states_stride);
-  }
 }
 
 }  // namespace thaw
