@@ -217,7 +217,8 @@ TEST(Activations, HaveNoQuantizedCopyWhenTheirLengthIsNoMultipleOf32) {
   portable::QuantizeActivations(activations, 0, 1);
 }
 
-INSTANTIATE_FOR_EACH_KERNEL_TABLE(QuantizeKernels);
+INSTANTIATE_FOR_KERNEL_TABLES(QuantizeKernels,
+                              TablesByFunction(&KernelTable::quantize_activations));
 
 }  // namespace
 }  // namespace thaw

@@ -18,7 +18,7 @@ namespace thaw {
 // where the CPU lacks it:
 //   class NormKernels : public EachKernelTable {};
 //   TEST_P(NormKernels, DoX) { table().rms_norm(...); }
-//   INSTANTIATE_FOR_EACH_KERNEL_TABLE(NormKernels);
+//   INSTANTIATE_FOR_KERNEL_TABLES(NormKernels, TablesByFunction(&KernelTable::rms_norm));
 class EachKernelTable : public ::testing::TestWithParam<const KernelTable*> {
  protected:
   void SetUp() override {
@@ -33,8 +33,17 @@ class EachKernelTable : public ::testing::TestWithParam<const KernelTable*> {
   INSTANTIATE_TEST_SUITE_P(, Suite, ::testing::ValuesIn(tables), \
                            [](const auto& test) { return std::string(test.param->name); })
 
-#define INSTANTIATE_FOR_EACH_KERNEL_TABLE(Suite) \
-  INSTANTIATE_FOR_KERNEL_TABLES(Suite, AllKernelTables())
+// Of tables that share a function, the last, which most CPUs can run: for what no other does.
+template <typename Function>
+std::vector<const KernelTable*> TablesByFunction(Function KernelTable::*function) {
+  std::vector<const KernelTable*> tables;
+  for (const KernelTable* table : AllKernelTables()) {
+    std::erase_if(tables,
+                  [&](const KernelTable* other) { return other->*function == table->*function; });
+    tables.push_back(table);
+  }
+  return tables;
+}
 
 // AllKernelTables, and those that emulate instructions which few CPUs have: for what those do.
 std::vector<const KernelTable*> AllAndEmulatedKernelTables();

@@ -116,7 +116,7 @@ TEST_P(RecurrenceKernels, InPlaceOrInRangesOfColumnsTheyGiveTheSameBits) {
   }
 }
 
-INSTANTIATE_FOR_EACH_KERNEL_TABLE(RecurrenceKernels);
+INSTANTIATE_FOR_KERNEL_TABLES(RecurrenceKernels, TablesByFunction(&KernelTable::step_state));
 
 }  // namespace
 }  // namespace thaw

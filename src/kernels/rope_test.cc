@@ -155,7 +155,7 @@ TEST_P(RopeKernels, RopeTurnsPairsAndLeavesTheRestOfTheHead) {
   }
 }
 
-INSTANTIATE_FOR_EACH_KERNEL_TABLE(RopeKernels);
+INSTANTIATE_FOR_KERNEL_TABLES(RopeKernels, TablesByFunction(&KernelTable::rope));
 
 }  // namespace
 }  // namespace thaw

@@ -221,7 +221,7 @@ TEST_P(VectorKernels, VectorsOfEveryWidthGiveTheSameBits) {
   }
 }
 
-INSTANTIATE_FOR_EACH_KERNEL_TABLE(VectorKernels);
+INSTANTIATE_FOR_KERNEL_TABLES(VectorKernels, TablesByFunction(&KernelTable::rms_norm));
 
 }  // namespace
 }  // namespace thaw

@@ -13,22 +13,34 @@
 namespace thaw {
 namespace {
 
+bool IsQuantized(ElementType type) { return Info(type).is_quantized; }
+
+bool HasPointsOfAGrid(ElementType type) {
+  const std::string_view name = Info(type).name;
+  return name.starts_with("IQ1") || name.starts_with("IQ2") || name.starts_with("IQ3");
+}
+
 // Every table that multiplies packed rows by other instructions, emulated or not, beside the one
-// whose bits it must give.
+// whose bits it must give, and which types it does not leave to that.
 struct TablePair {
   const KernelTable* table;
   const KernelTable* original;
+  bool (*multiplies)(ElementType type);
 };
 
 std::vector<TablePair> TablePairs() {
   std::vector<TablePair> pairs;
-  for (const EmulatedTable& each : EmulatedTables()) pairs.push_back({&each.table, each.original});
+  for (const EmulatedTable& each : EmulatedAmxTables()) {
+    pairs.push_back({&each.table, each.original, PrefersWideActivations});
+  }
+  const EmulatedTable& avxvnni = EmulatedTables().back();
+  pairs.push_back({&avxvnni.table, avxvnni.original, IsQuantized});
   const KernelTable* avx512 = EmulatedTables().front().original;
-  const KernelTable* avx2 = EmulatedTables().back().original;
   for (const KernelTable* table : AllKernelTables()) {
-    if (table->same_bits_as != nullptr) pairs.push_back({table, table->same_bits_as});
-    if (std::string_view(table->name) == "avx512vbmi") pairs.push_back({table, avx512});
-    if (std::string_view(table->name) == "avxvnni") pairs.push_back({table, avx2});
+    const std::string_view name = table->name;
+    if (name == "amx") pairs.push_back({table, avx512, PrefersWideActivations});
+    if (name == "avx512vbmi") pairs.push_back({table, avx512, HasPointsOfAGrid});
+    if (name == "avxvnni") pairs.push_back({table, avxvnni.original, IsQuantized});
   }
   return pairs;
 }
@@ -118,7 +130,7 @@ TEST_P(PackedKernels, GiveTheBitsOfTheirOriginals) {
   for (const ElementTypeInfo& info : AllElementTypes()) {
     bool is_shortest = true;
     for (const int64_t k : {32, 64, 256, 1536, 2048 + 32, 2048 + 96, 2048 + 256, 4096}) {
-      if (!info.is_quantized || k % info.block_elements != 0) continue;
+      if (!GetParam().multiplies(info.type) || k % info.block_elements != 0) continue;
       if (!CanPackRows(info.type, k)) continue;
       const PackedMatrix matrix(info.type, k, RandomRows(info.type, kRows * k, random));
       std::vector<int64_t> numbers_of_tokens;
