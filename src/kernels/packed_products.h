@@ -7,6 +7,7 @@
 //   kWidthsAlike    numbers of all widths are multiplied in the same way, without overflow
 //   kTakesLinesInTurn   a few tokens are multiplied with a line each before the next line
 //   kTakesHighNibbles   high nibbles are multiplied as 16 times the numbers
+//   kLoadsPoints    quads of a grid are loaded as they are (LookUpBy); absent: LookUpHalves
 //   kPairsLines     a panel's lines are kept in interleaved pairs (PairLines, LineOfPair)
 //   kPairsSums      whole sums of many tokens are scaled in pairs
 //   kScalesHalves   sums of products come as halves and are scaled as such (AddScaledDot)
@@ -15,8 +16,7 @@
 //   AsksAhead*(), kAheadBytes*, kMostTokensInOrder   whether memory is to be asked for all weights,
 //       into L1, or L2 if quantized; how far ahead; for how many tokens lines are in order (0016)
 //
-// A few tokens are multiplied directly (direct_products.h), many by way of panels of unpacked rows
-// (panel_products.h).
+// A few tokens are multiplied directly (direct_products.h), many by way of panels (panel_products.h).
 // Either way one (row, token) goes through the same operations in the same order: the integer sums
 // of the steps that share a scale of the activations, each times the scale of the weights, then the
 // offsets, are added up; that sum times the scale of the activations is added to the whole; and
