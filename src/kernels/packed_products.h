@@ -16,7 +16,7 @@
 //   AsksAhead*(), kAheadBytes*, kMostTokensInOrder   whether memory is to be asked for all weights,
 //       into L1, or L2 if quantized; how far ahead; for how many tokens lines are in order (0016)
 //
-// A few tokens are multiplied directly (direct_products.h), many by way of panels (panel_products.h).
+// A few tokens are multiplied directly (direct_products.h), many by panels (panel_products.h).
 // Either way one (row, token) goes through the same operations in the same order: the integer sums
 // of the steps that share a scale of the activations, each times the scale of the weights, then the
 // offsets, are added up; that sum times the scale of the activations is added to the whole; and
