@@ -218,7 +218,7 @@ TEST(Activations, HaveNoQuantizedCopyWhenTheirLengthIsNoMultipleOf32) {
 }
 
 INSTANTIATE_FOR_KERNEL_TABLES(QuantizeKernels,
-                              TablesByFunction(&KernelTable::quantize_activations));
+                              TablesByFunctions(&KernelTable::quantize_activations));
 
 }  // namespace
 }  // namespace thaw

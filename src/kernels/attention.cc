@@ -281,7 +281,7 @@ void Attend(const KernelTable& table, const AttentionArguments& a, std::byte* sc
   auto* states = reinterpret_cast<float*>(scratch);
   float* next = states + TileRows(a.group) * stride;
   auto* span_scratch = reinterpret_cast<std::byte*>(next + TileRows(a.group) * stride);
-  const int64_t first_span = AttentionSpanOf(FirstVisible(a.window, a.first_position));
+  const int64_t first_span = FirstSpanOf(a);
   table.attend_span(a, first_span, states, span_scratch);
   const int64_t n_spans = AttentionSpanOf(a.first_position + a.n_tokens - 1) + 1;
   for (int64_t span = first_span + 1; span < n_spans; ++span) {
@@ -299,7 +299,7 @@ void Attend(const KernelTable& table, const AttentionArguments& a, std::byte* sc
 
 void MergeSpans(const AttentionArguments& a, float* states) {
   const int64_t stride = AttentionStateFloats(a.v_head_dim);
-  const int64_t first_span = AttentionSpanOf(FirstVisible(a.window, a.first_position));
+  const int64_t first_span = FirstSpanOf(a);
   const int64_t last_span = AttentionSpanOf(a.first_position);
   for (int64_t row = 0; row < a.group; ++row) {
     float* of_row = states + row * stride;

@@ -169,6 +169,11 @@ constexpr int64_t AttentionSpanOf(int64_t position) { return position / kAttenti
   return window.is_chunk ? position - position % window.size : position - window.size + 1;
 }
 
+// The first span that any token sees a position of.
+[[gnu::always_inline]] constexpr int64_t FirstSpanOf(const AttentionArguments& a) {
+  return AttentionSpanOf(FirstVisible(a.window, a.first_position));
+}
+
 // What the positions of one span come to for one row: the sums of the values, each weighted by
 // 2^(score - largest), score in units of log2(e); then `largest`, then the sum of the weights.
 // The sums are padded to whole cache lines with zeros; the two numbers begin the next one. Behind

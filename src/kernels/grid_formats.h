@@ -78,6 +78,15 @@ template <typename V>
                    V::Broadcast(static_cast<int32_t>(0x08040201u << (4 * half))), minus, plus);
 }
 
+// `zero` minus x where that bit is set, and plus x elsewhere.
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints WithSigns(int zero, typename V::Ints x,
+                                                         typename V::Ints signs, int byte,
+                                                         int half) {
+  const typename V::Ints zeros = V::BroadcastByte(zero);
+  return BySign<V>(signs, byte, half, V::SubtractBytes(zeros, x), V::AddBytes(zeros, x));
+}
+
 // Sets the upper bit of every byte whose seven lower bits have an odd number of ones.
 template <typename V>
 [[gnu::always_inline]] inline typename V::Ints WithParity(typename V::Ints sevens) {
@@ -186,8 +195,7 @@ struct IQ2Format : GridFormat {
   [[gnu::always_inline]] static inline typename V::Ints SignedLine(typename V::Ints x,
                                                                    typename V::Ints signs, int byte,
                                                                    int j) {
-    const typename V::Ints zero = V::BroadcastByte(kZero);
-    return BySign<V>(signs, byte, j % 2, V::SubtractBytes(zero, x), V::AddBytes(zero, x));
+    return WithSigns<V>(kZero, x, signs, byte, j % 2);
   }
 };
 
@@ -325,8 +333,7 @@ struct IQ3Format : GridFormat {
                                                                    typename V::Ints x,
                                                                    typename V::Ints signs, int j) {
     if constexpr (LoadsPoints<V>) {
-      const typename V::Ints zero = V::BroadcastByte(levels.zero);
-      return BySign<V>(signs, j / 2, j % 2, V::SubtractBytes(zero, x), V::AddBytes(zero, x));
+      return WithSigns<V>(levels.zero, x, signs, j / 2, j % 2);
     } else {
       return BySign<V>(signs, j / 2, j % 2, V::LookUp(levels.minus, x), V::LookUp(levels.plus, x));
     }
@@ -339,8 +346,9 @@ struct FormatIQ3_XXS : IQ3Format {
   static constexpr int kPhases = 1;
   static constexpr int kBits = 7;
   static constexpr int kZero = 64;
-  static constexpr LevelTable kLevels = TableOf(kZero, {4, 12, 20, 28, 36, 44, 52, 62});
-  static constexpr NumberTables kNumbers = SignedNumbersOf(kZero, {4, 12, 20, 28, 36, 44, 52, 62});
+  static constexpr int kMagnitudes[] = {4, 12, 20, 28, 36, 44, 52, 62};
+  static constexpr LevelTable kLevels = TableOf(kZero, kMagnitudes);
+  static constexpr NumberTables kNumbers = SignedNumbersOf(kZero, kMagnitudes);
   static constexpr const auto& kGrid = kIQ3_XXSCodes;
   static const GridPoint4* GridPoints() { return kIQ3_XXSGrid.data(); }
   static constexpr const auto& kCodes = kIQ3_XXSCodeBytes;
@@ -382,8 +390,9 @@ struct FormatIQ3_S : IQ3Format {
   static constexpr int kPhases = 1;
   static constexpr int kBits = 5;
   static constexpr int kZero = 16;
-  static constexpr LevelTable kLevels = TableOf(kZero, {1, 3, 5, 7, 9, 11, 13, 15});
-  static constexpr NumberTables kNumbers = SignedNumbersOf(kZero, {1, 3, 5, 7, 9, 11, 13, 15});
+  static constexpr int kMagnitudes[] = {1, 3, 5, 7, 9, 11, 13, 15};
+  static constexpr LevelTable kLevels = TableOf(kZero, kMagnitudes);
+  static constexpr NumberTables kNumbers = SignedNumbersOf(kZero, kMagnitudes);
   static constexpr const auto& kGrid = kIQ3_SCodes;
   static const GridPoint4* GridPoints() { return kIQ3_SGrid.data(); }
   static constexpr const auto& kCodes = kIQ3_SCodeBytes;

@@ -53,29 +53,10 @@ constexpr PanelKernels kAvx2Panels = {
     .multiply_packed = avx2::MultiplyPacked,
 };
 
-constexpr PanelKernels kAvxVnniPanels = [] {
-  PanelKernels kernels = kAvx2Panels;
-  kernels.multiply_packed = avxvnni::MultiplyPacked;
-  return kernels;
-}();
-
-constexpr PanelKernels kAvx512Panels = [] {
-  PanelKernels kernels = kAvx2Panels;
-  kernels.multiply_packed = avx512::MultiplyPacked;
-  return kernels;
-}();
-
-constexpr PanelKernels kAvx512VbmiPanels = [] {
-  PanelKernels kernels = kAvx512Panels;
-  kernels.multiply_packed = avx512vbmi::MultiplyPacked;
-  return kernels;
-}();
-
-constexpr PanelKernels kAmxPanels = [] {
-  PanelKernels kernels = kAvx512Panels;
-  kernels.multiply_packed = amx::MultiplyPacked;
-  return kernels;
-}();
+constexpr PanelKernels kAvxVnniPanels = kAvx2Panels.With(avxvnni::MultiplyPacked);
+constexpr PanelKernels kAvx512Panels = kAvx2Panels.With(avx512::MultiplyPacked);
+constexpr PanelKernels kAvx512VbmiPanels = kAvx512Panels.With(avx512vbmi::MultiplyPacked);
+constexpr PanelKernels kAmxPanels = kAvx512Panels.With(amx::MultiplyPacked);
 
 constexpr KernelTable kAvx2 = {
     .name = "avx2",
@@ -157,11 +138,7 @@ constexpr PanelKernels kDotProdPanels = {
     .multiply_packed = dotprod::MultiplyPacked,
 };
 
-constexpr PanelKernels kI8mmPanels = [] {
-  PanelKernels kernels = kDotProdPanels;
-  kernels.multiply_packed = i8mm::MultiplyPacked;
-  return kernels;
-}();
+constexpr PanelKernels kI8mmPanels = kDotProdPanels.With(i8mm::MultiplyPacked);
 
 constexpr KernelTable kDotProd = {
     .name = "dotprod",

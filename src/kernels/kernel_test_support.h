@@ -18,7 +18,7 @@ namespace thaw {
 // where the CPU lacks it:
 //   class NormKernels : public EachKernelTable {};
 //   TEST_P(NormKernels, DoX) { table().rms_norm(...); }
-//   INSTANTIATE_FOR_KERNEL_TABLES(NormKernels, TablesByFunction(&KernelTable::rms_norm));
+//   INSTANTIATE_FOR_KERNEL_TABLES(NormKernels, TablesByFunctions(&KernelTable::rms_norm));
 class EachKernelTable : public ::testing::TestWithParam<const KernelTable*> {
  protected:
   void SetUp() override {
@@ -33,13 +33,15 @@ class EachKernelTable : public ::testing::TestWithParam<const KernelTable*> {
   INSTANTIATE_TEST_SUITE_P(, Suite, ::testing::ValuesIn(tables), \
                            [](const auto& test) { return std::string(test.param->name); })
 
-// Of tables that share a function, the last, which most CPUs can run: for what no other does.
-template <typename Function>
-std::vector<const KernelTable*> TablesByFunction(Function KernelTable::*function) {
+// Of tables that share all of the functions, the last, which most CPUs can run: for tests of
+// nothing but those.
+template <typename... Functions>
+std::vector<const KernelTable*> TablesByFunctions(Functions KernelTable::*... functions) {
   std::vector<const KernelTable*> tables;
   for (const KernelTable* table : AllKernelTables()) {
-    std::erase_if(tables,
-                  [&](const KernelTable* other) { return other->*function == table->*function; });
+    std::erase_if(tables, [&](const KernelTable* other) {
+      return ((other->*functions == table->*functions) && ...);
+    });
     tables.push_back(table);
   }
   return tables;

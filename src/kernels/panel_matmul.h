@@ -66,6 +66,11 @@ struct PanelKernels {
   void (*multiply_packed)(ElementType type, const std::byte* groups, int64_t n_groups,
                           const Activations& activations, float* out, int64_t out_stride,
                           std::byte* scratch);
+
+  // The same but for multiply_packed.
+  constexpr PanelKernels With(decltype(multiply_packed) other) const {
+    return {multiply_panel, multiply_floats, other};
+  }
 };
 
 // KernelTable::matmul by these kernels.

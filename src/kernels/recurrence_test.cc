@@ -116,7 +116,7 @@ TEST_P(RecurrenceKernels, InPlaceOrInRangesOfColumnsTheyGiveTheSameBits) {
   }
 }
 
-INSTANTIATE_FOR_KERNEL_TABLES(RecurrenceKernels, TablesByFunction(&KernelTable::step_state));
+INSTANTIATE_FOR_KERNEL_TABLES(RecurrenceKernels, TablesByFunctions(&KernelTable::step_state));
 
 }  // namespace
 }  // namespace thaw

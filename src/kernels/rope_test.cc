@@ -155,7 +155,7 @@ TEST_P(RopeKernels, RopeTurnsPairsAndLeavesTheRestOfTheHead) {
   }
 }
 
-INSTANTIATE_FOR_KERNEL_TABLES(RopeKernels, TablesByFunction(&KernelTable::rope));
+INSTANTIATE_FOR_KERNEL_TABLES(RopeKernels, TablesByFunctions(&KernelTable::rope));
 
 }  // namespace
 }  // namespace thaw

@@ -221,7 +221,10 @@ TEST_P(VectorKernels, VectorsOfEveryWidthGiveTheSameBits) {
   }
 }
 
-INSTANTIATE_FOR_KERNEL_TABLES(VectorKernels, TablesByFunction(&KernelTable::rms_norm));
+INSTANTIATE_FOR_KERNEL_TABLES(VectorKernels,
+                              TablesByFunctions(&KernelTable::rms_norm, &KernelTable::layer_norm,
+                                                &KernelTable::activate, &KernelTable::soft_cap,
+                                                &KernelTable::add, &KernelTable::rope));
 
 }  // namespace
 }  // namespace thaw

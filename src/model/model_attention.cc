@@ -241,19 +241,16 @@ void Model::AttendBySpans(int64_t index, std::span<const BatchToken> batch) {
   for (const BatchToken& token : batch) {
     most_spans = std::max(most_spans, AttentionSpanOf(token.position) + 1);
   }
-  const auto first_span = [](const AttentionArguments& a) {
-    return AttentionSpanOf(FirstVisible(a.window, a.first_position));
-  };
   for (int64_t item = 0; item < n_items; ++item) {
     const AttentionArguments a = arguments(item);
     spans_left_[static_cast<size_t>(item)].store(
-        AttentionSpanOf(a.first_position) - first_span(a) + 1, std::memory_order_relaxed);
+        AttentionSpanOf(a.first_position) - FirstSpanOf(a) + 1, std::memory_order_relaxed);
   }
   pool_.ParallelFor(n_items * most_spans, 1, [&](int64_t part, int64_t, int worker) {
     const int64_t item = part / most_spans;
     const AttentionArguments a = arguments(item);
     const int64_t span = part % most_spans;
-    if (span < first_span(a) || span > AttentionSpanOf(a.first_position)) return;
+    if (span < FirstSpanOf(a) || span > AttentionSpanOf(a.first_position)) return;
     float* states = work_.attention_states + item * work_.attention_states_stride;
     kernels_.attend_span(
         a, span, states + span * a.group * AttentionStateFloats(a.v_head_dim),
