@@ -89,7 +89,7 @@ constexpr int64_t kStreamRows = 256;
 // kernels/activations.h), of 8.
 class Batch {
  public:
-  static Result<Batch> Create(const KernelTable& kernels, int64_t n_tokens, bool is_wide) {
+  static Result<Batch> Create(const KernelTable& kernels, int64_t n_tokens, ActivationCopy copy) {
     constexpr int64_t kOutlierDistance = 143;
     Batch batch;
     batch.values_.resize(static_cast<size_t>(n_tokens * kRowLength));
@@ -99,8 +99,8 @@ class Batch {
       batch.values_[i] = is_outlier ? 8.0f : static_cast<float>(4 * random.NextUnit()) - 2.0f;
     }
     THAW_ASSIGN(batch.quantized_, Allocate(ActivationBytes(n_tokens, kRowLength), "activations"));
-    batch.view_ = ViewActivations(batch.values_.data(), n_tokens, kRowLength,
-                                  batch.quantized_.data(), is_wide);
+    batch.view_ =
+        ViewActivations(batch.values_.data(), n_tokens, kRowLength, batch.quantized_.data(), copy);
     kernels.quantize_activations(batch.view_, 0, n_tokens);
     return batch;
   }
@@ -199,8 +199,7 @@ class MatMulBench {
   }
 
   Result<double> Rate(int64_t n_tokens, int64_t slice_rows, int64_t grain, double seconds) {
-    THAW_ASSIGN(const Batch batch,
-                Batch::Create(kernels_, n_tokens, PrefersWideActivations(weights_.type)));
+    THAW_ASSIGN(const Batch batch, Batch::Create(kernels_, n_tokens, FastestCopy(weights_.type)));
     const int64_t product_rows = std::max(slice_rows, kProductRows);
     std::vector<float> products(static_cast<size_t>(product_rows * n_tokens));
     const int64_t row_bytes = RowBytes(weights_.type, kRowLength);

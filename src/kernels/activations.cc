@@ -1,5 +1,7 @@
 #include "kernels/activations.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/round_up.h"
 
@@ -21,23 +23,11 @@ int64_t OutlierBytes(int64_t n_tokens, int64_t k) {
   return AlignedBytes(n_tokens * MaxOutliers(k) * int64_t{sizeof(Outlier)});
 }
 
-}  // namespace
-
-bool PrefersWideActivations(ElementType type) {
-  switch (type) {
-    case ElementType::kQ2_K:
-    case ElementType::kQ3_K:
-    case ElementType::kQ4_K:
-    case ElementType::kQ5_K:
-    case ElementType::kQ6_K:
-      return true;
-    default:
-      return false;
-  }
+int64_t RoundedBytes(int64_t n_tokens, int64_t k) {
+  return n_tokens * RoundedStride(k) * int64_t{sizeof(uint16_t)};
 }
 
-int64_t ActivationBytes(int64_t n_tokens, int64_t k) {
-  if (k % kActivationStep != 0) return 0;
+int64_t QuantizedBytes(int64_t n_tokens, int64_t k) {
   return n_tokens * QuantStride(k) + TermBytes(n_tokens * ActivationBlocks(k)) +
          2 * TermBytes(n_tokens * (k / kActivationSum)) +
          3 * TermBytes(n_tokens * (k / kActivationStep)) +
@@ -45,15 +35,45 @@ int64_t ActivationBytes(int64_t n_tokens, int64_t k) {
          OutlierBytes(n_tokens, k) + TermBytes(n_tokens * OutlierSegments(k));
 }
 
+}  // namespace
+
+ActivationCopy FastestCopy(ElementType type) {
+  switch (type) {
+    case ElementType::kF32:
+    case ElementType::kF16:
+      return ActivationCopy::kNone;
+    case ElementType::kBF16:
+      return ActivationCopy::kRounded;
+    case ElementType::kQ2_K:
+    case ElementType::kQ3_K:
+    case ElementType::kQ4_K:
+    case ElementType::kQ5_K:
+    case ElementType::kQ6_K:
+      return ActivationCopy::kWide;
+    default:
+      return ActivationCopy::kNarrow;
+  }
+}
+
+int64_t ActivationBytes(int64_t n_tokens, int64_t k) {
+  if (k % kActivationStep != 0) return 0;
+  return std::max(RoundedBytes(n_tokens, k), QuantizedBytes(n_tokens, k));
+}
+
 Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, std::byte* memory,
-                            bool is_wide) {
-  THAW_CHECK(!is_wide || k % kWideActivationBlock == 0);
-  Activations activations{.values = values, .n_tokens = n_tokens, .k = k, .is_wide = is_wide};
-  if (k % kActivationStep != 0) return activations;
+                            ActivationCopy copy) {
+  THAW_CHECK(copy != ActivationCopy::kWide || k % kWideActivationBlock == 0);
+  if (k % kActivationStep != 0) copy = ActivationCopy::kNone;
+  Activations activations{.values = values, .n_tokens = n_tokens, .k = k, .copy = copy};
+  if (copy == ActivationCopy::kNone) return activations;
   const auto take = [&memory]<typename T>(T*& part, int64_t bytes) {
     part = reinterpret_cast<T*>(memory);
     memory += bytes;
   };
+  if (copy == ActivationCopy::kRounded) {
+    take(activations.rounded, RoundedBytes(n_tokens, k));
+    return activations;
+  }
   take(activations.quants, n_tokens * QuantStride(k));
   take(activations.scales, TermBytes(n_tokens * ActivationBlocks(k)));
   take(activations.sums, TermBytes(n_tokens * (k / kActivationSum)));
@@ -73,6 +93,7 @@ Activations TokensOf(const Activations& all, int64_t first, int64_t count) {
   Activations some = all;
   some.n_tokens = count;
   some.values += first * k;
+  if (all.rounded != nullptr) some.rounded += first * RoundedStride(k);
   if (all.quants == nullptr) return some;
   some.quants += first * QuantStride(k);
   some.scales += first * ActivationBlocks(k);

@@ -1,9 +1,11 @@
 // The activations of a batch, prepared once for all matmuls that read them.
 //
-// Float weights multiply the floats. Quantized weights multiply an int8 copy with one scale for
-// each 64 values, or for each 256 where all weights that meet it have scales that are whole numbers
-// times one of a block of 256 (docs/decisions/0010), so that the products are integer. The sums of
-// each 16 quantized values let a block's offset (its minimum) be added with one multiplication:
+// Float weights multiply the floats, those of BF16 a copy that is rounded to their precision where
+// the table has products of such numbers and no quantized weights read the same activations
+// (docs/decisions/0017). Quantized weights multiply an int8 copy with one scale for each 64 values,
+// or for each 256 where all weights that meet it have scales that are whole numbers times one of a
+// block of 256 (docs/decisions/0010), so that the products are integer. The sums of each 16
+// quantized values let a block's offset (its minimum) be added with one multiplication:
 // sum((s q + o) a) = s sum(q a) + o sum(a). They sum the quantized values, not the floats: rounding
 // errors of `a` then meet the weight s q + o itself, which is small, rather than s q, which is not.
 //
@@ -46,6 +48,15 @@ inline constexpr int64_t kOutlierSegment = 2048;
 
 inline constexpr int32_t kCorrectionUnit = 128;
 
+// What is made of the floats for the weights that read them. Where weights want different copies,
+// the last of those serves all.
+enum class ActivationCopy {
+  kNone,
+  kRounded,  // bfloat16
+  kWide,     // int8, kWideActivationBlock values to a scale
+  kNarrow,   // int8, kActivationBlock values to a scale
+};
+
 struct Outlier {
   int32_t index;  // in [0, k)
   float value;
@@ -55,11 +66,15 @@ struct Activations {
   const float* values = nullptr;  // [n_tokens, k]
   int64_t n_tokens = 0;
   int64_t k = 0;
-  // Whether the copy is a wide one: kWideActivationBlock values share a scale, which `scales` holds
-  // four times over, and kMostOfWideSum holds.
-  bool is_wide = false;
-  // Written by KernelTable::quantize_activations. nullptr when k is no multiple of 32: such rows
-  // can only be multiplied by float weights.
+  // kNone when k is no multiple of 32: such rows can only be multiplied by float weights. Of a wide
+  // copy `scales` holds each scale four times over, and kMostOfWideSum holds.
+  ActivationCopy copy = ActivationCopy::kNone;
+
+  // The rounded copy, [n_tokens, RoundedStride(k)]: bfloat16, ties to even, denormals 0. Written by
+  // KernelTable::quantize_activations where KernelTable::rounds_for_bf16 holds.
+  uint16_t* rounded = nullptr;
+
+  // The others, written by KernelTable::quantize_activations.
   int8_t* quants = nullptr;    // [n_tokens, QuantStride(k)], within +-127
   float* scales = nullptr;     // [n_tokens, ActivationBlocks(k)]: value = scale * quant
   float* sums = nullptr;       // [n_tokens, k / 16]: the sums of 16 quants, whole numbers
@@ -83,7 +98,7 @@ struct Activations {
   int32_t* outlier_ends = nullptr;
 };
 
-// Always inlined, as the next three are: files that are compiled for an instruction set of their
+// Always inlined, as the next four are: files that are compiled for an instruction set of their
 // own call them, and their copies must not become everybody's.
 
 // Scales of a token.
@@ -96,6 +111,12 @@ struct Activations {
 [[gnu::always_inline]] constexpr int64_t QuantStride(int64_t k) {
   constexpr int64_t kLine = 64;
   return ((k + kLine - 1) / kLine | 1) * kLine;
+}
+
+// Numbers from one token of a rounded copy to the next one's: so many lines for the same reason.
+[[gnu::always_inline]] constexpr int64_t RoundedStride(int64_t k) {
+  constexpr int64_t kNumberBytes = 2;
+  return QuantStride(kNumberBytes * k) / kNumberBytes;
 }
 
 // How many outliers a token can have: n numbers above r times the root mean square of k numbers
@@ -119,16 +140,16 @@ inline int32_t OutlierCount(const Activations& a, int64_t token) {
   return segments == 0 ? 0 : a.outlier_ends[(token + 1) * segments - 1];
 }
 
-// Whether weights of this type are multiplied faster with a wide copy.
-bool PrefersWideActivations(ElementType type);
+// The copy that weights of this type are multiplied with fastest.
+ActivationCopy FastestCopy(ElementType type);
 
-// Bytes that ViewActivations lays the quantized copy out in; 0 when k is no multiple of 32.
+// Bytes that ViewActivations lays any copy out in; 0 when k is no multiple of 32.
 int64_t ActivationBytes(int64_t n_tokens, int64_t k);
 
-// Activations over `values` [n_tokens, k] whose quantized copy lies in `memory`: ActivationBytes of
-// them, aligned to 64. The copy is not filled in yet. A wide one takes k in whole wide blocks.
+// Activations over `values` [n_tokens, k] whose copy lies in `memory`: ActivationBytes of them,
+// aligned to 64. The copy is not filled in yet. A wide one takes k in whole wide blocks.
 Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, std::byte* memory,
-                            bool is_wide = false);
+                            ActivationCopy copy = ActivationCopy::kNarrow);
 
 // Tokens [first, first + count) of others.
 Activations TokensOf(const Activations& all, int64_t first, int64_t count);

@@ -8,6 +8,7 @@
 
 #include "kernels/kernel_test_support.h"
 #include "kernels/portable/portable.h"
+#include "tensor/half.h"
 
 namespace thaw {
 namespace {
@@ -123,8 +124,31 @@ TEST_P(QuantizeKernels, OutliersOfAWideCopyAreFiveTimesTheRootMeanSquare) {
   for (const int64_t count : {1, 20, 21, 33}) {
     std::vector<float> values(2 * kWideActivationBlock, 0.0f);
     std::fill_n(values.begin(), count, 3.0f);
-    const OwnedActivations activations(table(), values, 1, 2 * kWideActivationBlock, true);
+    const OwnedActivations activations(table(), values, 1, 2 * kWideActivationBlock,
+                                       ActivationCopy::kWide);
     EXPECT_EQ(OutlierCount(activations.view(), 0), count <= 20 ? count : 0) << count;
+  }
+}
+
+TEST_P(QuantizeKernels, ARoundedCopyHasTheNearestNumbers) {
+  if (!table().rounds_for_bf16) GTEST_SKIP() << table().name << " multiplies BF16 with floats";
+  std::mt19937 random(7);
+  constexpr int64_t kRounded = 3 * kActivationStep;
+  std::vector<float> values = RandomFloats(5 * kRounded, random);
+  values[1] = 1 + 0x1p-8f;  // ties
+  values[2] = 1 + 0x3p-8f;
+  values[3] = std::numeric_limits<float>::infinity();
+  values[4] = -std::numeric_limits<float>::max();
+  values[5] = std::numeric_limits<float>::quiet_NaN();
+  const OwnedActivations all(table(), values, 5, kRounded, ActivationCopy::kRounded);
+  const Activations last = TokensOf(all.view(), 4, 1);
+  for (int64_t i = 0; i < 5 * kRounded; ++i) {
+    const uint16_t expected = F32ToBF16(values[static_cast<size_t>(i)]);
+    const int64_t at = i % kRounded;
+    EXPECT_EQ(all.view().rounded[i / kRounded * RoundedStride(kRounded) + at], expected) << i;
+    if (i / kRounded == 4) {
+      EXPECT_EQ(last.rounded[at], expected) << i;
+    }
   }
 }
 
@@ -163,7 +187,8 @@ TEST_P(QuantizeKernels, WideCopiesAreTheSameBitsAsThoseOfThePortableKernels) {
   ScratchMemory mine(bytes);
   ScratchMemory reference(bytes);
   const auto view = [&](ScratchMemory& memory) {
-    return ViewActivations(values.data(), kTokens, kWideLength, memory.data(), /*is_wide=*/true);
+    return ViewActivations(values.data(), kTokens, kWideLength, memory.data(),
+                           ActivationCopy::kWide);
   };
   table().quantize_activations(view(mine), 0, 71);
   table().quantize_activations(view(mine), 71, kTokens);
@@ -174,7 +199,7 @@ TEST_P(QuantizeKernels, WideCopiesAreTheSameBitsAsThoseOfThePortableKernels) {
 TEST_P(QuantizeKernels, AWideCopyHasOneScaleFor256AndSumsThatFit) {
   std::mt19937 random(6);
   const std::vector<float> values = WideValues(random);
-  const OwnedActivations activations(table(), values, kTokens, kWideLength, /*is_wide=*/true);
+  const OwnedActivations activations(table(), values, kTokens, kWideLength, ActivationCopy::kWide);
   const Activations& a = activations.view();
   int32_t most = 0;
   for (int64_t token = 0; token < kTokens; ++token) {

@@ -49,43 +49,49 @@ CodedTile MakeTile(FrozenKind kind, int64_t k) {
   return tile;
 }
 
-class CodedMatMul : public testing::TestWithParam<FrozenKind> {};
+struct CodedProduct {
+  FrozenKind kind;
+  ActivationCopy copy;
+};
+
+class CodedMatMul : public testing::TestWithParam<CodedProduct> {};
 
 TEST_P(CodedMatMul, HasTheBitsOfTheThawedRows) {
+  const FrozenKind kind = GetParam().kind;
   for (const KernelTable* kernels : AllKernelTables()) {
     if (!kernels->is_available(HostCpu())) continue;
     // 4160 columns: more than a segment of outliers and two chunks of bf16.
     for (const int64_t k : {64, 96, 1056, 4160}) {
       for (const int64_t n_tokens : {1, 3, 8, 20}) {
         SCOPED_TRACE(testing::Message() << kernels->name << " " << k << " " << n_tokens);
-        const CodedTile tile = MakeTile(GetParam(), k);
+        const CodedTile tile = MakeTile(kind, k);
         std::mt19937 random(5);
         std::normal_distribution<float> normal;
         std::vector<float> x(static_cast<size_t>(n_tokens * k));
         for (float& number : x) number = normal(random);
         for (size_t i = 5; i < x.size(); i += 31) x[i] *= 20;
         AlignedBuffer quantized = Allocate(ActivationBytes(n_tokens, k));
-        const Activations a = ViewActivations(x.data(), n_tokens, k, quantized.data());
+        const Activations a =
+            ViewActivations(x.data(), n_tokens, k, quantized.data(), GetParam().copy);
         kernels->quantize_activations(a, 0, n_tokens);
-        AlignedBuffer scratch = Allocate(CodedScratchBytes(GetParam(), k));
+        AlignedBuffer scratch = Allocate(CodedScratchBytes(kind, k));
         std::vector<float> expected(static_cast<size_t>(n_tokens * kRows));
         kernels->matmul(
-            {.type = ThawedType(GetParam()), .data = tile.rows.data(), .n_rows = kRows, .k = k}, 0,
-            kRows, a, expected.data(), kRows, scratch.data());
+            {.type = ThawedType(kind), .data = tile.rows.data(), .n_rows = kRows, .k = k}, 0, kRows,
+            a, expected.data(), kRows, scratch.data());
         // Tables that pack rows add in another order when they are given others.
         std::vector<std::byte> packed = tile.rows;
         if (kernels->packs_rows) {
-          std::vector<std::byte> room(
-              static_cast<size_t>(PackScratchBytes(ThawedType(GetParam()), k)));
-          PackRows(ThawedType(GetParam()), k, kRows, tile.rows.data(), packed.data(), room.data());
-          kernels->matmul({.type = ThawedType(GetParam()),
+          std::vector<std::byte> room(static_cast<size_t>(PackScratchBytes(ThawedType(kind), k)));
+          PackRows(ThawedType(kind), k, kRows, tile.rows.data(), packed.data(), room.data());
+          kernels->matmul({.type = ThawedType(kind),
                            .data = packed.data(),
                            .n_rows = kRows,
                            .k = k,
                            .is_packed = true},
                           0, kRows, a, expected.data(), kRows, scratch.data());
         }
-        const CodedRows coded{.kind = GetParam(),
+        const CodedRows coded{.kind = kind,
                               .data = tile.coded.data(),
                               .n_rows = kRows,
                               .k = k,
@@ -101,8 +107,14 @@ TEST_P(CodedMatMul, HasTheBitsOfTheThawedRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(OfEveryKind, CodedMatMul, testing::ValuesIn(kAllFrozenKinds),
-                         [](const auto& kind) { return std::string(FrozenKindName(kind.param)); });
+INSTANTIATE_TEST_SUITE_P(OfEveryKind, CodedMatMul,
+                         testing::Values(CodedProduct{FrozenKind::kEcq, ActivationCopy::kNarrow},
+                                         CodedProduct{FrozenKind::kBf16, ActivationCopy::kNarrow},
+                                         CodedProduct{FrozenKind::kBf16, ActivationCopy::kRounded}),
+                         [](const auto& test) {
+                           return std::string(FrozenKindName(test.param.kind)) +
+                                  (test.param.copy == ActivationCopy::kRounded ? "_rounded" : "");
+                         });
 
 }  // namespace
 }  // namespace thaw

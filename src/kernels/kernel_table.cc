@@ -11,6 +11,7 @@
 #include "kernels/x86/amx.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/avx512.h"
+#include "kernels/x86/avx512bf16.h"
 #include "kernels/x86/avx512vbmi.h"
 #include "kernels/x86/avxvnni.h"
 #elif defined(__aarch64__)
@@ -56,6 +57,7 @@ constexpr PanelKernels kAvx2Panels = {
 constexpr PanelKernels kAvxVnniPanels = kAvx2Panels.With(avxvnni::MultiplyPacked);
 constexpr PanelKernels kAvx512Panels = kAvx2Panels.With(avx512::MultiplyPacked);
 constexpr PanelKernels kAvx512VbmiPanels = kAvx512Panels.With(avx512vbmi::MultiplyPacked);
+constexpr PanelKernels kAvx512Bf16Panels = kAvx512Panels.With(avx512bf16::MultiplyPacked);
 constexpr PanelKernels kAmxPanels = kAvx512Panels.With(amx::MultiplyPacked);
 
 constexpr KernelTable kAvx2 = {
@@ -116,19 +118,32 @@ constexpr KernelTable kAvx512Vbmi = [] {
   return table;
 }();
 
-constexpr KernelTable kAmx = [] {
+constexpr KernelTable kAvx512Bf16 = [] {
   KernelTable table = kAvx512Vbmi;
-  table.name = "amx";
-  table.same_bits_as = &kAvx512Vbmi;
-  table.matmul = MatMul<kAmxPanels>;
+  table.name = "avx512bf16";
+  table.rounds_for_bf16 = true;
+  table.matmul = MatMul<kAvx512Bf16Panels>;
+  table.quantize_activations = avx512bf16::QuantizeActivations;
+  table.multiply_coded_group = avx512bf16::MultiplyCodedGroup;
   table.is_available = [](const CpuFeatures& cpu) {
-    return kAvx512Vbmi.is_available(cpu) && cpu.amx_int8;
+    return kAvx512Vbmi.is_available(cpu) && cpu.avx512bf16;
   };
   return table;
 }();
 
-constexpr std::array<const KernelTable*, 6> kTables = {&kAmx,     &kAvx512Vbmi, &kAvx512,
-                                                       &kAvxVnni, &kAvx2,       &kPortable};
+constexpr KernelTable kAmx = [] {
+  KernelTable table = kAvx512Bf16;
+  table.name = "amx";
+  table.same_bits_as = &kAvx512Bf16;
+  table.matmul = MatMul<kAmxPanels>;
+  table.is_available = [](const CpuFeatures& cpu) {
+    return kAvx512Bf16.is_available(cpu) && cpu.amx_int8;
+  };
+  return table;
+}();
+
+constexpr std::array<const KernelTable*, 7> kTables = {
+    &kAmx, &kAvx512Bf16, &kAvx512Vbmi, &kAvx512, &kAvxVnni, &kAvx2, &kPortable};
 
 #elif defined(__aarch64__)
 

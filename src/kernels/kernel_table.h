@@ -77,6 +77,10 @@ struct KernelTable {
   // Whether matmul takes packed rows, and is fastest with them.
   bool packs_rows;
 
+  // Whether matmul multiplies packed groups of BF16 with the rounded copy of activations that have
+  // one (kernels/activations.h), and quantize_activations makes it; elsewhere with the floats.
+  bool rounds_for_bf16 = false;
+
   // What attend_span takes fastest in place of kF16: itself, or kI16.
   KvType halves = KvType::kF16;
 
@@ -84,10 +88,10 @@ struct KernelTable {
   // nullptr where none is known. Which is taken is timed (kernels/table_choice.h).
   const KernelTable* same_bits_as = nullptr;
 
-  // Fills the quantized copy of tokens [token_begin, token_end): lists the outliers; per 32 of the
-  // other values, scale = amax / 127 and quant = round half to even of value * (127 / amax). The
-  // same bits in every table. A block with a NaN or an infinity gets that scale, so that what it is
-  // multiplied with becomes NaN. Does nothing when activations.quants is nullptr.
+  // Fills the copy of tokens [token_begin, token_end), the same bits in every table. Of int8: lists
+  // the outliers; per block of the other values, scale = amax / 127 and quant = round half to even
+  // of value * (127 / amax). A block with a NaN or an infinity gets that scale, so that what it is
+  // multiplied with becomes NaN.
   void (*quantize_activations)(const Activations& activations, int64_t token_begin,
                                int64_t token_end);
 

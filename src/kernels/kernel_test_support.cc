@@ -127,16 +127,20 @@ std::byte* ScratchMemory::data() {
   return memory_.data() + (excess == 0 ? 0 : kAlignment - excess) + misalignment_;
 }
 
-std::vector<bool> CopiesFor(ElementType type, int64_t k) {
-  if (!Info(type).is_quantized || k % kWideActivationBlock != 0) return {false};
-  return {false, true};
+std::vector<ActivationCopy> CopiesFor(ElementType type, int64_t k) {
+  std::vector<ActivationCopy> copies = {ActivationCopy::kNarrow};
+  if (Info(type).is_quantized && k % kWideActivationBlock == 0) {
+    copies.push_back(ActivationCopy::kWide);
+  }
+  if (type == ElementType::kBF16) copies.push_back(ActivationCopy::kRounded);
+  return copies;
 }
 
 OwnedActivations::OwnedActivations(const KernelTable& table, std::vector<float> values,
-                                   int64_t n_tokens, int64_t k, bool is_wide)
+                                   int64_t n_tokens, int64_t k, ActivationCopy copy)
     : values_(std::move(values)), memory_(ActivationBytes(n_tokens, k)) {
   THAW_CHECK(static_cast<int64_t>(values_.size()) == n_tokens * k);
-  view_ = ViewActivations(values_.data(), n_tokens, k, memory_.data(), is_wide);
+  view_ = ViewActivations(values_.data(), n_tokens, k, memory_.data(), copy);
   table.quantize_activations(view_, 0, n_tokens);
 }
 

@@ -71,14 +71,14 @@ class ScratchMemory {
   std::vector<std::byte> memory_;
 };
 
-// The copies of activations that rows of k numbers of a type may meet: whether they are wide.
-std::vector<bool> CopiesFor(ElementType type, int64_t k);
+// The copies of activations that rows of k numbers of a type may meet and read.
+std::vector<ActivationCopy> CopiesFor(ElementType type, int64_t k);
 
 // Activations that own their memory, quantized by `table`.
 class OwnedActivations {
  public:
   OwnedActivations(const KernelTable& table, std::vector<float> values, int64_t n_tokens, int64_t k,
-                   bool is_wide = false);
+                   ActivationCopy copy = ActivationCopy::kNarrow);
   OwnedActivations(const OwnedActivations&) = delete;
   OwnedActivations& operator=(const OwnedActivations&) = delete;
 

@@ -61,9 +61,8 @@ void MatMul(benchmark::State& state, const KernelTable* table, ElementType type,
   AlignedBuffer quantized = Allocate(ActivationBytes(n_tokens, k));
   AlignedBuffer scratch = Allocate(MatMulScratchBytes(k));
   std::vector<float> out(static_cast<size_t>(n_tokens * n_rows));
-  const bool is_wide = PrefersWideActivations(type) && k % kWideActivationBlock == 0;
   const Activations activations =
-      ViewActivations(values.data(), n_tokens, k, quantized.data(), is_wide);
+      ViewActivations(values.data(), n_tokens, k, quantized.data(), FastestCopy(type));
   table->quantize_activations(activations, 0, n_tokens);
   // Rows of equal bytes are packed already.
   const bool is_packed = table->packs_rows && CanPackRows(type, k);
@@ -101,7 +100,7 @@ void Read(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * kMatrixBytes);
 }
 
-void Quantize(benchmark::State& state, const KernelTable* table, bool is_wide) {
+void Quantize(benchmark::State& state, const KernelTable* table, ActivationCopy copy) {
   if (!table->is_available(HostCpu())) {
     state.SkipWithError("this CPU lacks it");
     return;
@@ -110,7 +109,7 @@ void Quantize(benchmark::State& state, const KernelTable* table, bool is_wide) {
   const std::vector<float> values = SomeActivations(kLength);
   AlignedBuffer quantized = Allocate(ActivationBytes(1, kLength));
   const Activations activations =
-      ViewActivations(values.data(), 1, kLength, quantized.data(), is_wide);
+      ViewActivations(values.data(), 1, kLength, quantized.data(), copy);
   for ([[maybe_unused]] auto _ : state) {
     table->quantize_activations(activations, 0, 1);
     benchmark::ClobberMemory();
@@ -122,8 +121,10 @@ void Quantize(benchmark::State& state, const KernelTable* table, bool is_wide) {
   benchmark::RegisterBenchmark("read", Read);
   for (const KernelTable* table : AllKernelTables()) {
     const std::string prefix = table->name;
-    benchmark::RegisterBenchmark(("quantize/" + prefix).c_str(), Quantize, table, false);
-    benchmark::RegisterBenchmark(("quantize/" + prefix + "/wide").c_str(), Quantize, table, true);
+    benchmark::RegisterBenchmark(("quantize/" + prefix).c_str(), Quantize, table,
+                                 ActivationCopy::kNarrow);
+    benchmark::RegisterBenchmark(("quantize/" + prefix + "/wide").c_str(), Quantize, table,
+                                 ActivationCopy::kWide);
     for (const ElementTypeInfo& info : AllElementTypes()) {
       if (!CanMultiply(info.type)) continue;
       for (const int64_t k : kLengths) {

@@ -110,6 +110,9 @@ std::vector<double> SeenBy(ElementType type, const OwnedActivations& activations
   return seen;
 }
 
+// As a number of a rounded copy.
+double Rounded(double value) { return double{BF16ToF32(F32ToBF16(static_cast<float>(value)))}; }
+
 // Compares every form of the matrix with sums in double precision over the same numbers.
 void ExpectProducts(const KernelTable& table, const Matrix& matrix,
                     const OwnedActivations& activations) {
@@ -117,22 +120,29 @@ void ExpectProducts(const KernelTable& table, const Matrix& matrix,
   const int64_t n_tokens = activations.view().n_tokens;
   const double tolerance = Info(type).is_quantized ? kQuantizedTolerance : kFloatTolerance;
   const std::vector<double> seen = SeenBy(type, activations);
+  // By whole groups that are packed, in tables that round activations.
+  const bool rounds = table.rounds_for_bf16 && type == ElementType::kBF16 &&
+                      activations.view().copy == ActivationCopy::kRounded;
+  const int64_t rounded_rows = rounds ? n_rows / kPackedGroupRows * kPackedGroupRows : 0;
   const std::vector<WeightRows> forms = matrix.Forms(table);
   std::vector<std::vector<float>> outs;
   for (const WeightRows& form : forms) outs.push_back(MatMul(table, form, activations.view()));
   for (int64_t row = 0; row < n_rows; ++row) {
     const std::vector<double> magnitudes = matrix.Magnitudes(row);
     for (int64_t token = 0; token < n_tokens; ++token) {
-      double expected = 0;
+      double exact = 0;
+      double of_rounded = 0;
       double magnitude = 0;
       for (int64_t i = 0; i < k; ++i) {
         const double a = seen[static_cast<size_t>(token * k + i)];
-        expected += matrix.Value(row, i) * a;
+        exact += matrix.Value(row, i) * a;
+        of_rounded += matrix.Value(row, i) * Rounded(a);
         magnitude += magnitudes[static_cast<size_t>(i)] * std::abs(a);
       }
       for (size_t form = 0; form < forms.size(); ++form) {
-        ASSERT_NEAR(outs[form][static_cast<size_t>(token * n_rows + row)], expected,
-                    tolerance * magnitude)
+        const bool is_rounded = forms[form].is_packed && row < rounded_rows;
+        ASSERT_NEAR(outs[form][static_cast<size_t>(token * n_rows + row)],
+                    is_rounded ? of_rounded : exact, tolerance * magnitude)
             << Info(type).name << (forms[form].is_packed ? " packed" : "") << " row " << row
             << " of " << n_rows << " token " << token << " of " << n_tokens << " k " << k;
       }
@@ -172,9 +182,9 @@ TEST_P(MatMulKernels, MatMulOfEveryTypeIsTheSumOfTheProducts) {
       // One, a few, a batch with a rest, and many: kernels change their way with the number.
       for (const int64_t n_tokens : {1, 3, 15, 37}) {
         const Matrix matrix(type, 37, k, random);
-        for (const bool is_wide : CopiesFor(type, k)) {
+        for (const ActivationCopy copy : CopiesFor(type, k)) {
           const OwnedActivations activations(table(), ValuesWithOutliers(n_tokens * k, random),
-                                             n_tokens, k, is_wide);
+                                             n_tokens, k, copy);
           ExpectProducts(table(), matrix, activations);
         }
       }
@@ -201,8 +211,10 @@ TEST_P(MatMulKernels, MatMulOfFloatsTakesAnyRowLength) {
   for (const ElementType type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16}) {
     for (int64_t k = 1; k <= 70; ++k) {
       const Matrix matrix(type, 18, k, random);
-      const OwnedActivations activations(table(), RandomFloats(3 * k, random), 3, k);
-      ExpectProducts(table(), matrix, activations);
+      for (const ActivationCopy copy : CopiesFor(type, k)) {
+        const OwnedActivations activations(table(), RandomFloats(3 * k, random), 3, k, copy);
+        ExpectProducts(table(), matrix, activations);
+      }
     }
   }
 }
@@ -212,8 +224,8 @@ TEST_P(MatMulKernels, MatMulIsWithinHalfAStepOfEveryActivation) {
   std::mt19937 random(4);
   constexpr int64_t kLength = 1024;
   const std::vector<float> values = RandomFloats(kLength, random);
-  for (const bool is_wide : {false, true}) {
-    const OwnedActivations activations(table(), values, 1, kLength, is_wide);
+  for (const ActivationCopy copy : {ActivationCopy::kNarrow, ActivationCopy::kWide}) {
+    const OwnedActivations activations(table(), values, 1, kLength, copy);
     for (const ElementType type : MultipliableTypes()) {
       if (!Info(type).is_quantized) continue;
       const Matrix matrix(type, 1, kLength, random);
@@ -277,14 +289,14 @@ TEST_P(MatMulKernels, PackedMatMulOfATokenDoesNotDependOnBatchOrRowRange) {
     const Matrix matrix(type, kRows, k, random);
     const WeightRows packed = matrix.Forms(table())[1];
     const std::vector<float> values = ValuesWithOutliers(kTokens * k, random);
-    for (const bool is_wide : CopiesFor(type, k)) {
-      const OwnedActivations all(table(), values, kTokens, k, is_wide);
+    for (const ActivationCopy copy : CopiesFor(type, k)) {
+      const OwnedActivations all(table(), values, kTokens, k, copy);
       const std::vector<float> whole = MatMul(table(), packed, all.view());
       for (const int64_t batch : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 32, 33}) {
         const int64_t first = batch % 5;
         const OwnedActivations part(
             table(), {values.begin() + first * k, values.begin() + (first + batch) * k}, batch, k,
-            is_wide);
+            copy);
         const std::vector<float> out = MatMul(table(), packed, part.view());
         ASSERT_EQ(0, std::memcmp(out.data(), &whole[static_cast<size_t>(first * kRows)],
                                  out.size() * sizeof(float)))
@@ -305,24 +317,35 @@ TEST_P(MatMulKernels, PackedMatMulOfATokenDoesNotDependOnBatchOrRowRange) {
   }
 }
 
-// Of many tokens halves are widened in parts of rows and for blocks of tokens (plain_products.h).
+// Of many tokens halves are widened in parts of rows and for blocks of tokens (plain_products.h),
+// or multiplied in such parts and blocks (rounded_products.h).
 TEST_P(MatMulKernels, PackedFloatsGiveTheSameBitsInBlocksOfTokens) {
   if (!table().packs_rows) GTEST_SKIP() << table().name << " takes rows as they are";
+  struct {
+    ElementType type;
+    ActivationCopy copy;
+    int64_t k;
+    std::vector<int64_t> batches;
+  } const cases[] = {
+      {ElementType::kF32, ActivationCopy::kNone, 2 * 1024 + 26, {1, 8, 17, 18, 33, 120, 121}},
+      {ElementType::kF16, ActivationCopy::kNone, 2 * 1024 + 26, {1, 8, 17, 18, 33, 120, 121}},
+      {ElementType::kBF16, ActivationCopy::kNone, 2 * 1024 + 26, {1, 8, 17, 18, 33, 120, 121}},
+      {ElementType::kBF16, ActivationCopy::kRounded, 2 * 1024 + 32, {1, 5, 6, 7, 240, 241}},
+  };
   std::mt19937 random(13);
-  constexpr int64_t kTokens = 131;
-  constexpr int64_t kLength = 2 * 1024 + 26;
-  for (const ElementType type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16}) {
-    const Matrix matrix(type, 35, kLength, random);
-    const std::vector<float> values = RandomFloats(kTokens * kLength, random);
-    const OwnedActivations all(table(), values, kTokens, kLength);
+  for (const auto& [type, copy, k, batches] : cases) {
+    const int64_t n_tokens = batches.back() + 10;
+    const Matrix matrix(type, 3 * kPackedGroupRows + 3, k, random);
+    const std::vector<float> values = RandomFloats(n_tokens * k, random);
+    const OwnedActivations all(table(), values, n_tokens, k, copy);
     ExpectProducts(table(), matrix, all);
     const WeightRows packed = matrix.Forms(table())[1];
     const std::vector<float> whole = MatMul(table(), packed, all.view());
-    for (const int64_t batch : {1, 8, 17, 18, 33, 120, 121}) {
+    for (const int64_t batch : batches) {
       const int64_t first = batch % 5;
       const OwnedActivations part(
-          table(), {values.begin() + first * kLength, values.begin() + (first + batch) * kLength},
-          batch, kLength);
+          table(), {values.begin() + first * k, values.begin() + (first + batch) * k}, batch, k,
+          copy);
       const std::vector<float> out = MatMul(table(), packed, part.view());
       ASSERT_EQ(0, std::memcmp(out.data(), &whole[static_cast<size_t>(first * packed.n_rows)],
                                out.size() * sizeof(float)))
@@ -343,10 +366,12 @@ TEST_P(MatMulKernels, PackedWeightsAreThoseOfTheFileBitForBit) {
     const WeightRows packed = matrix.Forms(table())[1];
     std::vector<float> ones(static_cast<size_t>(k * k), 0.0f);
     for (int64_t i = 0; i < k; ++i) ones[static_cast<size_t>(i * k + i)] = 1;
-    const OwnedActivations all(table(), ones, k, k);
+    const ActivationCopy copy = CopiesFor(type, k).back();
+    const OwnedActivations all(table(), ones, k, k, copy);
     const std::vector<float> together = MatMul(table(), packed, all.view());
     for (int64_t i = 0; i < k; ++i) {
-      const OwnedActivations one(table(), {ones.begin() + i * k, ones.begin() + (i + 1) * k}, 1, k);
+      const OwnedActivations one(table(), {ones.begin() + i * k, ones.begin() + (i + 1) * k}, 1, k,
+                                 copy);
       const std::vector<float> alone = MatMul(table(), packed, one.view());
       for (int64_t row = 0; row < packed.n_rows; ++row) {
         const auto expected = static_cast<float>(matrix.Value(row, i));
@@ -447,9 +472,9 @@ TEST_P(MatMulKernels, WholeSumsOfTheLargestNumbersFit) {
       FillBlocks(type, begin, end, fill, bytes);
       const Matrix matrix(type, 37, kLength, bytes);
       for (const int64_t n_tokens : {int64_t{19}, kTokens}) {
-        const OwnedActivations activations(
-            table(), {values.begin(), values.begin() + n_tokens * kLength}, n_tokens, kLength,
-            /*is_wide=*/true);
+        const OwnedActivations activations(table(),
+                                           {values.begin(), values.begin() + n_tokens * kLength},
+                                           n_tokens, kLength, ActivationCopy::kWide);
         ExpectProducts(table(), matrix, activations);
       }
     }

@@ -61,7 +61,7 @@ template <typename V, typename F>
 void MultiplyGroups(const std::byte* groups, int64_t n_groups, const Activations& activations,
                     float* out, int64_t out_stride, std::byte* scratch) {
   if constexpr (HasWholeTerms<F> && !IsWhole<F>) {
-    if (activations.is_wide) {
+    if (activations.copy == ActivationCopy::kWide) {
       return MultiplyGroups<V, InWholeNumbers<F>>(groups, n_groups, activations, out, out_stride,
                                                   scratch);
     }

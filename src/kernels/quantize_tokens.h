@@ -200,19 +200,19 @@ void QuantizeWideBlock(const Activations& a, int64_t token, int64_t at, float li
 template <typename Blocks>
 void QuantizeTokens(const Activations& a, int64_t token_begin, int64_t token_end) {
   if (a.quants == nullptr) return;
+  const bool is_wide = a.copy == ActivationCopy::kWide;
   const int64_t k = a.k;
   const int64_t segments = OutlierSegments(k);
   const int64_t most_outliers = MaxOutliers(k);
   for (int64_t token = token_begin; token < token_end; ++token) {
     const float* values = a.values + token * k;
-    const float limit =
-        SquaredOutlierLimit(values, k, a.is_wide ? kWideOutlierRatio : kOutlierRatio);
+    const float limit = SquaredOutlierLimit(values, k, is_wide ? kWideOutlierRatio : kOutlierRatio);
     OutlierList list{a.outliers + token * most_outliers, 0, static_cast<int32_t>(most_outliers)};
     for (int64_t segment = 0; segment < segments; ++segment) {
       const int64_t begin = segment * kOutlierSegment;
       const int64_t end = k - begin < kOutlierSegment ? k : begin + kOutlierSegment;
       int64_t at = begin;
-      for (; a.is_wide && at < end; at += kWideActivationBlock) {
+      for (; is_wide && at < end; at += kWideActivationBlock) {
         QuantizeWideBlock<Blocks>(a, token, at, limit, list);
       }
       for (; at + kActivationBlock <= end; at += kActivationBlock) {

@@ -16,6 +16,7 @@
 #include "kernels/dequantize.h"
 #include "kernels/portable/portable.h"
 #include "tensor/finite_rows.h"
+#include "tensor/half.h"
 #include "tensor/packed_rows.h"
 
 namespace thaw {
@@ -210,18 +211,25 @@ class Checker {
     }
     std::vector<float> values = numbers_.Floats(kTokens * kLength);
     for (size_t i = 5; i < values.size(); i += 331) values[i] *= 40;  // outliers
-    CheckProducts(forms, weights, values, /*is_wide=*/false);
-    if (PrefersWideActivations(type)) CheckProducts(forms, weights, values, /*is_wide=*/true);
+    const ActivationCopy fastest = FastestCopy(type);
+    if (fastest == ActivationCopy::kRounded || fastest == ActivationCopy::kWide) {
+      CheckProducts(forms, weights, values, ActivationCopy::kNarrow);
+    }
+    // Of numbers that rounding leaves as they are.
+    if (fastest == ActivationCopy::kRounded) {
+      for (float& value : values) value = BF16ToF32(F32ToBF16(value));
+    }
+    CheckProducts(forms, weights, values, fastest);
   }
 
   // With many tokens and, of packed rows, with a few and with one.
   void CheckProducts(std::span<const WeightRows> forms, std::span<const float> weights,
-                     std::span<const float> values, bool is_wide) {
+                     std::span<const float> values, ActivationCopy copy) {
     const ElementTypeInfo& info = Info(forms[0].type);
     AlignedBuffer memory = AllocateForCheck(ActivationBytes(kTokens, kLength));
     AlignedBuffer reference = AllocateForCheck(ActivationBytes(kTokens, kLength));
     const auto view = [&](AlignedBuffer& of, int64_t n_tokens) {
-      return ViewActivations(values.data(), n_tokens, kLength, of.data(), is_wide);
+      return ViewActivations(values.data(), n_tokens, kLength, of.data(), copy);
     };
     const Activations expected = view(reference, kTokens);
     portable::QuantizeActivations(expected, 0, kTokens);

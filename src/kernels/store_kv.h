@@ -10,18 +10,11 @@
 #include <cstring>
 
 #include "kernels/attention.h"
+#include "kernels/bf16.h"
 #include "kernels/vector_math.h"
 
 namespace thaw {
 namespace {
-
-// To the nearest, ties to even, as F32ToBF16; a NaN stays one and becomes quiet.
-inline uint16_t RoundToBF16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
-  const uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);
-  return static_cast<uint16_t>(is_nan ? bits >> 16 | 0x0040 : rounded >> 16);
-}
 
 constexpr uint16_t kBF16NaN = 0x7fc0;
 

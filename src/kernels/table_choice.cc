@@ -64,8 +64,8 @@ void ProductTimer::Prepare(const KernelTable& table) {
   std::fill_n(rows_, kTimedRows * row_bytes, kRowByte);
   values_.assign(kTimedTokens * kTimedLength, 1.0f);
   out_.resize(kTimedTokens * kTimedRows);
-  activations_ =
-      ViewActivations(values_.data(), kTimedTokens, kTimedLength, memory_.data(), /*is_wide=*/true);
+  activations_ = ViewActivations(values_.data(), kTimedTokens, kTimedLength, memory_.data(),
+                                 ActivationCopy::kWide);
   table.quantize_activations(activations_, 0, kTimedTokens);
 }
 

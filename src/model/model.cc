@@ -149,20 +149,17 @@ void Model::ForEachToken(int64_t n_tokens, FunctionRef<void(int64_t)> body) {
   });
 }
 
-bool Model::ReadWide(std::initializer_list<const LinearWeights*> readers) const {
-  bool any = false;
+ActivationCopy Model::CopyFor(std::initializer_list<const LinearWeights*> readers) const {
+  ActivationCopy copy = ActivationCopy::kNone;
   for (const LinearWeights* weights : readers) {
     if (weights->rows == 0) continue;
-    const ElementType type = cache_.map().matrix(weights->matrix).type;
-    if (!Info(type).is_quantized) continue;
-    if (!PrefersWideActivations(type)) return false;
-    any = true;
+    copy = std::max(copy, FastestCopy(cache_.map().matrix(weights->matrix).type));
   }
-  return any;
+  return copy;
 }
 
-Activations Model::Quantize(const float* x, int64_t n_tokens, int64_t k) {
-  const Activations activations = ViewActivations(x, n_tokens, k, work_.quantized);
+Activations Model::Quantize(const float* x, int64_t n_tokens, int64_t k, ActivationCopy copy) {
+  const Activations activations = ViewActivations(x, n_tokens, k, work_.quantized, copy);
   ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(activations, i, i + 1); });
   return activations;
 }
@@ -303,7 +300,8 @@ Result<void> Model::RunLayer(int64_t index, std::span<const BatchToken> batch) {
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
   const auto n_tokens = static_cast<int64_t>(batch.size());
   if (layer.experts && config_.family->routes_stream) {
-    THAW_TRY(Route(*layer.experts, Quantize(work_.x, n_tokens, config_.d_model)));
+    const ActivationCopy copy = CopyFor({&layer.experts->router});
+    THAW_TRY(Route(*layer.experts, Quantize(work_.x, n_tokens, config_.d_model, copy)));
   }
   if (layer.streams) PredictStreams(*layer.streams, n_tokens);
   const LayerConfig& has = config_.layers[static_cast<size_t>(index)];
@@ -346,22 +344,20 @@ Result<void> Model::RunFeedForward(int64_t index, std::span<const BatchToken> ba
     return {};
   }
   const bool shifts = !layer.ffn_shares.empty();
-  const LinearWeights nothing;
-  const ExpertWeights* experts = layer.experts ? &*layer.experts : nullptr;
-  const bool is_wide =
-      ReadWide({&layer.ffn.gate, &layer.ffn.up, experts != nullptr ? &experts->router : &nothing,
-                experts != nullptr ? &experts->latent_down : &nothing,
-                experts != nullptr ? &experts->shared_gate : &nothing,
-                experts != nullptr ? &experts->each.gate : &nothing,
-                experts != nullptr ? &experts->each.up : &nothing});
-  Activations normed = ViewActivations(work_.normed, n_tokens, c.d_model, work_.quantized, is_wide);
+  ActivationCopy copy = CopyFor({&layer.ffn.gate, &layer.ffn.up});
+  if (layer.experts) {
+    const ExpertWeights& experts = *layer.experts;
+    copy = std::max(copy, CopyFor({&experts.router, &experts.latent_down, &experts.shared_gate,
+                                   &experts.each.gate, &experts.each.up}));
+  }
+  Activations normed = ViewActivations(work_.normed, n_tokens, c.d_model, work_.quantized, copy);
   ForEachToken(n_tokens, [&](int64_t i) {
     if (c.is_parallel) ReadStream(layer.ffn_norm, i);
     add_mixed(i);
     if (!c.is_parallel) ReadStream(layer.ffn_norm, i);
     if (!shifts) kernels_.quantize_activations(normed, i, i + 1);
   });
-  if (shifts) Shift(index, batch, Shifted::kFeedForward, layer.ffn_shares, {&normed, 1});
+  if (shifts) Shift(index, batch, Shifted::kFeedForward, layer.ffn_shares, copy, {&normed, 1});
   if (layer.experts && layer.experts->before) {
     THAW_TRY(RunExpertsBeside(layer, normed));
   } else {
@@ -386,7 +382,7 @@ Result<void> Model::RunBlock(const FeedForwardWeights& ffn, const Activations& n
         gate_up, [&](int64_t begin, int64_t end) { ActivateDone(ffn, n_tokens, begin, end); }));
   }
   const Activations hidden = ViewActivations(work_.gate, n_tokens, ffn.gate.rows,
-                                             work_.quantized_hidden, ReadWide({&ffn.down}));
+                                             work_.quantized_hidden, CopyFor({&ffn.down}));
   ForEachToken(n_tokens, [&](int64_t i) {
     NormByRms(ffn.sub_norm, work_.gate + i * ffn.gate.rows);
     kernels_.quantize_activations(hidden, i, i + 1);
@@ -447,7 +443,7 @@ Result<void> Model::ComputeLogits(std::span<const BatchToken> batch, std::span<f
   if (n == 0) return {};
   THAW_TRY(MergeStreams(wanting));
   const Activations normed =
-      ViewActivations(work_.normed, n, c.d_model, work_.quantized, ReadWide({&output}));
+      ViewActivations(work_.normed, n, c.d_model, work_.quantized, CopyFor({&output}));
   ForEachToken(n, [&](int64_t i) {
     Norm(weights_.output_norm, work_.x + wanting[static_cast<size_t>(i)] * c.d_model,
          work_.normed + i * c.d_model);

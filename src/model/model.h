@@ -107,11 +107,11 @@ class Model {
   static void Scale(std::span<float> x, float factor);
   // Calls body(token) for every token of the batch, spread over the threads.
   void ForEachToken(int64_t n_tokens, FunctionRef<void(int64_t token)> body);
-  // Whether the int8 copy of what these matrices read, those of them that are there, is a wide one:
-  // where all prefer it. The same for every batch, which row invariance needs.
-  bool ReadWide(std::initializer_list<const LinearWeights*> readers) const;
-  // x [n_tokens, k] with its int8 copy in work_.quantized.
-  Activations Quantize(const float* x, int64_t n_tokens, int64_t k);
+  // The copy of what these matrices read, those of them that are there. The same for every batch,
+  // which row invariance needs.
+  ActivationCopy CopyFor(std::initializer_list<const LinearWeights*> readers) const;
+  // x [n_tokens, k] with its copy in work_.quantized.
+  Activations Quantize(const float* x, int64_t n_tokens, int64_t k, ActivationCopy copy);
 
   // The stream before the first layer, and what layers have of the tokens.
   Result<void> Embed(std::span<const BatchToken> batch);
@@ -194,10 +194,10 @@ class Model {
   // The blocks of a layer that have a token shift, in the order in which its state holds them.
   enum class Shifted { kTimeMix, kFeedForward };
   // Mixes what a block reads (work_.normed) with what it read of the token before, once for each of
-  // `inputs`, whose rows of `shares` [inputs, d_model] say how; quantizes them, and keeps the last
-  // token of each sequence.
+  // `inputs`, whose rows of `shares` [inputs, d_model] say how; makes a copy of them, and keeps the
+  // last token of each sequence.
   void Shift(int64_t index, std::span<const BatchToken> batch, Shifted block,
-             std::span<const float> shares, std::span<Activations> inputs);
+             std::span<const float> shares, ActivationCopy copy, std::span<Activations> inputs);
   // The block that all tokens go through: from `normed` to work_.projected, without the last bias.
   Result<void> RunBlock(const FeedForwardWeights& ffn, const Activations& normed);
   // Takes note that gate or up has got rows [begin, end), and activates those that both have.
@@ -227,8 +227,9 @@ class Model {
   Result<void> RunWave(const FeedForwardWeights& each, std::span<const ExpertRun> runs,
                        const Activations& read, float* sums);
 
-  // model_latent.cc. Queries of all heads from `normed` to work_.q; latents, or keys and values, to
-  // the KV caches.
+  // model_latent.cc. The copy that ProjectLatent reads.
+  ActivationCopy CopyForLatents(const LatentWeights& weights) const;
+  // Queries of all heads from `normed` to work_.q; latents, or keys and values, to the KV caches.
   Result<void> ProjectLatent(int64_t index, std::span<const BatchToken> batch,
                              const Activations& normed);
   // Norm of the latent of one token, rope of its key and its `queries`.

@@ -18,9 +18,10 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
   const HeadShape& heads = config_.layers[static_cast<size_t>(index)].heads;
   const auto n_tokens = static_cast<int64_t>(batch.size());
-  const Activations normed =
-      ViewActivations(work_.normed, n_tokens, config_.d_model, work_.quantized,
-                      ReadWide({&layer.q, &layer.k, &layer.v, &layer.attention_gate}));
+  const Activations normed = ViewActivations(
+      work_.normed, n_tokens, config_.d_model, work_.quantized,
+      layer.latent ? CopyForLatents(*layer.latent)
+                   : CopyFor({&layer.q, &layer.k, &layer.v, &layer.attention_gate}));
   ForEachToken(n_tokens, [&](int64_t i) {
     ReadStream(layer.attention_norm, i);
     kernels_.quantize_activations(normed, i, i + 1);
@@ -44,7 +45,7 @@ Result<void> Model::RunAttention(int64_t index, std::span<const BatchToken> batc
   if (is_absorbed) THAW_TRY(ExpandValues(index, n_tokens));
   const Activations attended = ViewActivations(is_absorbed ? work_.heads : work_.attended, n_tokens,
                                                layer.attention_output.cols, work_.quantized,
-                                               ReadWide({&layer.attention_output}));
+                                               CopyFor({&layer.attention_output}));
   ForEachToken(n_tokens, [&](int64_t i) {
     if (config_.gates_attention()) GateAttention(heads, layer.attention_gate.rows, i);
     NormByRms(layer.attention_sub_norm, work_.attended + i * heads.out_width());

@@ -33,7 +33,8 @@ Result<void> Model::RunExperts(const LayerWeights& layer, const Activations& nor
   const int64_t width = config_.experts.width;
   const Product down[] = {{&experts.latent_down, &normed, work_.latent}};
   THAW_TRY(Multiply(down));
-  const Activations latent = ViewActivations(work_.latent, n_tokens, width, work_.quantized);
+  const Activations latent = ViewActivations(work_.latent, n_tokens, width, work_.quantized,
+                                             CopyFor({&experts.each.gate, &experts.each.up}));
   ForEachToken(n_tokens, [&](int64_t i) {
     kernels_.quantize_activations(latent, i, i + 1);
     std::fill_n(work_.latent_sum + i * width, width, 0.0F);
@@ -54,7 +55,8 @@ Result<void> Model::RunExpertsBeside(const LayerWeights& layer, const Activation
   const int64_t d = config_.d_model;
   const ExpertWeights& experts = *layer.experts;
   // The quantized copy of `normed` is needed after the router.
-  const Activations routed = ViewActivations(work_.latent, n_tokens, d, work_.quantized_hidden);
+  const Activations routed = ViewActivations(work_.latent, n_tokens, d, work_.quantized_hidden,
+                                             CopyFor({&experts.router}));
   ForEachToken(n_tokens, [&](int64_t i) {
     kernels_.rms_norm(work_.x + i * d, experts.router_norm.data(), d, config_.norm_epsilon,
                       work_.latent + i * d);
@@ -62,7 +64,8 @@ Result<void> Model::RunExpertsBeside(const LayerWeights& layer, const Activation
   });
   THAW_TRY(Route(experts, routed));
   THAW_TRY(RunBlock(layer.ffn, normed));
-  const Activations read = ViewActivations(work_.latent, n_tokens, d, work_.quantized);
+  const Activations read = ViewActivations(work_.latent, n_tokens, d, work_.quantized,
+                                           CopyFor({&experts.each.gate, &experts.each.up}));
   ForEachToken(n_tokens, [&](int64_t i) {
     float* of_block = work_.projected + i * d;
     Norm(*experts.block_after, of_block, of_block);
@@ -196,7 +199,7 @@ Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const Expe
   // All experts of a single token read the same row.
   const bool shares_row = read.n_tokens == 1 && !scales_input;
   const Activations gathered =
-      ViewActivations(work_.pair_rows, count, d, work_.quantized_hidden, read.is_wide);
+      ViewActivations(work_.pair_rows, count, d, work_.quantized_hidden, read.copy);
   if (!shares_row) {
     for_each_pair([&](const ExpertRun& run, int64_t pair) {
       const int64_t token = work_.token_of_pair[first + pair];
@@ -216,7 +219,7 @@ Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const Expe
       {{&each.gate, is_joined ? work_.pair_up : work_.pair_gate}, {&each.up, work_.pair_up}}));
 
   const Activations hidden =
-      ViewActivations(work_.pair_gate, count, d_ff, work_.quantized_hidden, ReadWide({&each.down}));
+      ViewActivations(work_.pair_gate, count, d_ff, work_.quantized_hidden, CopyFor({&each.down}));
   for_each_pair([&](const ExpertRun& run, int64_t pair) {
     float* out = work_.pair_gate + pair * d_ff;
     float* gate = is_joined ? work_.pair_up + pair * 2 * d_ff : out;

@@ -9,6 +9,11 @@
 
 namespace thaw {
 
+ActivationCopy Model::CopyForLatents(const LatentWeights& weights) const {
+  const LinearWeights& queries = weights.q_down.rows != 0 ? weights.q_down : weights.q;
+  return CopyFor({&weights.kv_down, &queries, &weights.indexer.k, &weights.indexer.weights});
+}
+
 Result<void> Model::ProjectLatent(int64_t index, std::span<const BatchToken> batch,
                                   const Activations& normed) {
   const LatentConfig& c = config_.latent;
@@ -26,7 +31,8 @@ Result<void> Model::ProjectLatent(int64_t index, std::span<const BatchToken> bat
   };
   THAW_TRY(Multiply(std::span(down, indexer.is_there() ? 4 : 2)));
   if (has_low_rank) {
-    const Activations latent = ViewActivations(work_.q_latent, n_tokens, c.q_rank, work_.quantized);
+    const Activations latent = ViewActivations(work_.q_latent, n_tokens, c.q_rank, work_.quantized,
+                                               CopyFor({&weights.q, &indexer.q}));
     ForEachToken(n_tokens, [&](int64_t i) {
       float* of_token = work_.q_latent + i * c.q_rank;
       kernels_.rms_norm(of_token, weights.q_norm.data(), c.q_rank, config_.norm_epsilon, of_token);
@@ -66,8 +72,8 @@ Result<void> Model::AbsorbQueries(int64_t index, std::span<const BatchToken> bat
   const int64_t n_heads = config_.layers[static_cast<size_t>(index)].heads.n;
   const int64_t still_size = c.still_size();
   const int64_t absorbed_size = c.rank + c.rope_dim;
-  const Activations still =
-      ViewActivations(work_.attended, n_heads * n_tokens, still_size, work_.quantized);
+  const Activations still = ViewActivations(work_.attended, n_heads * n_tokens, still_size,
+                                            work_.quantized, CopyFor({&weights.q_absorbed}));
   ForEachToken(n_tokens, [&](int64_t i) {
     for (int64_t h = 0; h < n_heads; ++h) {
       const float* q = work_.heads + (i * n_heads + h) * c.key_size;
@@ -93,7 +99,8 @@ Result<void> Model::ExpandKeys(int64_t index, std::span<const BatchToken> batch)
   const LatentWeights& weights = *weights_.layers[static_cast<size_t>(index)].latent;
   const auto n_tokens = static_cast<int64_t>(batch.size());
   const int64_t n_heads = config_.layers[static_cast<size_t>(index)].heads.n;
-  const Activations latents = ViewActivations(work_.kv_latent, n_tokens, c.rank, work_.quantized);
+  const Activations latents =
+      ViewActivations(work_.kv_latent, n_tokens, c.rank, work_.quantized, CopyFor({&weights.kv}));
   ForEachToken(n_tokens, [&](int64_t i) {
     std::copy_n(work_.kv_down + i * weights.kv_down.rows, c.rank, work_.kv_latent + i * c.rank);
     kernels_.quantize_activations(latents, i, i + 1);
@@ -118,7 +125,8 @@ Result<void> Model::ExpandValues(int64_t index, int64_t n_tokens) {
   const LatentConfig& c = config_.latent;
   const LatentWeights& weights = *weights_.layers[static_cast<size_t>(index)].latent;
   const int64_t n_heads = weights.v.n_heads;
-  const Activations latents = ViewActivations(work_.q, n_heads * n_tokens, c.rank, work_.quantized);
+  const Activations latents =
+      ViewActivations(work_.q, n_heads * n_tokens, c.rank, work_.quantized, CopyFor({&weights.v}));
   ForEachToken(n_tokens, [&](int64_t i) {
     for (int64_t h = 0; h < n_heads; ++h) {
       const int64_t row = h * n_tokens + i;

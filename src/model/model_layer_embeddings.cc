@@ -37,7 +37,8 @@ Result<void> Model::AddLayerEmbedding(int64_t index, int64_t n_tokens) {
   const int64_t size = config_.layer_embedding;
   THAW_TRY(QuantizeAndMultiply(layer.embedding_gate, layer.streams ? work_.normed : work_.x,
                                n_tokens, work_.layer_gate));
-  const Activations gated = ViewActivations(work_.layer_gate, n_tokens, size, work_.quantized);
+  const Activations gated = ViewActivations(work_.layer_gate, n_tokens, size, work_.quantized,
+                                            CopyFor({&layer.embedding_output}));
   ForEachToken(n_tokens, [&](int64_t i) {
     float* of_token = work_.layer_gate + i * size;
     const float* input = work_.layer_inputs + (i * config_.n_layers + index) * size;

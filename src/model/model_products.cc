@@ -106,7 +106,7 @@ Result<void> Model::Multiply(std::span<const Product> products) {
 
 Result<void> Model::QuantizeAndMultiply(const LinearWeights& weights, const float* x,
                                         int64_t n_tokens, float* out) {
-  const Activations read = Quantize(x, n_tokens, weights.cols);
+  const Activations read = Quantize(x, n_tokens, weights.cols, CopyFor({&weights}));
   const Product product[] = {{&weights, &read, out}};
   return Multiply(product);
 }

@@ -26,8 +26,11 @@ Result<void> Model::RunRecurrence(int64_t index, std::span<const BatchToken> bat
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
   const RecurrentWeights& w = *layer.recurrent;
   const auto n_tokens = static_cast<int64_t>(batch.size());
+  const LinearWeights& gate = w.gate_down.rows != 0 ? w.gate_down : w.gate;
   const Activations normed =
-      ViewActivations(work_.normed, n_tokens, config_.d_model, work_.quantized);
+      ViewActivations(work_.normed, n_tokens, config_.d_model, work_.quantized,
+                      CopyFor({&w.mixed, &w.queries, &w.keys, &w.values, &gate, &w.factors,
+                               kind != Recurrence::kMamba ? &w.steps : &w.mixed}));
   ForEachToken(n_tokens, [&](int64_t i) {
     ReadStream(layer.attention_norm, i);
     kernels_.quantize_activations(normed, i, i + 1);
@@ -44,11 +47,7 @@ Result<void> Model::RunRecurrence(int64_t index, std::span<const BatchToken> bat
     add_product(*part, mixed, of.convolved);
     mixed += part->rows;
   }
-  if (w.gate_down.rows != 0) {
-    add_product(w.gate_down, work_.gate_latent);
-  } else {
-    add_product(w.gate, work_.recurrent_gate);
-  }
+  add_product(gate, &gate == &w.gate ? work_.recurrent_gate : work_.gate_latent);
   add_product(w.factors, work_.factors);
   if (kind != Recurrence::kMamba) add_product(w.steps, work_.steps);
   THAW_TRY(Multiply(products));
@@ -172,7 +171,8 @@ Result<void> Model::RunMamba(int64_t index, std::span<const BatchToken> batch) {
   const int64_t inner = of.inner;
   THAW_TRY(QuantizeAndMultiply(w.steps, work_.convolved, n_tokens, work_.steps));
   // Time steps, keys, queries.
-  const Activations ranks = ViewActivations(work_.factors, n_tokens, of.rank, work_.quantized);
+  const Activations ranks =
+      ViewActivations(work_.factors, n_tokens, of.rank, work_.quantized, CopyFor({&w.rates}));
   ForEachToken(n_tokens, [&](int64_t i) {
     float* part = work_.steps + i * w.steps.rows;
     for (const std::vector<float>* norm : {&w.step_norm, &w.b_norm, &w.c_norm}) {

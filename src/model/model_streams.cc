@@ -43,7 +43,11 @@ float* Model::Stream(int64_t stream, int64_t i) {
 Result<void> Model::SpreadStreams(int64_t n_tokens) {
   if (config_.n_streams == 1) return {};
   const int64_t d = config_.d_model;
-  const Activations first = Quantize(work_.x, n_tokens, d);
+  ActivationCopy copy = ActivationCopy::kNone;
+  for (const LinearWeights& inputs : weights_.stream_inputs) {
+    copy = std::max(copy, CopyFor({&inputs}));
+  }
+  const Activations first = Quantize(work_.x, n_tokens, d, copy);
   std::vector<Product> products;
   for (int64_t stream = 1; stream < config_.n_streams; ++stream) {
     products.push_back(

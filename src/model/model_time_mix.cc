@@ -36,7 +36,9 @@ Result<void> Model::RunTimeMix(int64_t index, std::span<const BatchToken> batch)
   const int64_t size = config_.recurrence.keys;  // of a head's keys and values
   ForEachToken(n_tokens, [&](int64_t i) { ReadStream(layer.attention_norm, i); });
   std::array<Activations, kShiftedInputs> inputs;
-  Shift(index, batch, Shifted::kTimeMix, w.shares, inputs);
+  Shift(index, batch, Shifted::kTimeMix, w.shares,
+        CopyFor({&w.q, &w.k, &w.v, &w.decay.down, &w.rate.down, &w.value.down, &w.gate.down}),
+        inputs);
   THAW_TRY(ProjectTimeMix(w, inputs));
   ForEachToken(n_tokens, [&](int64_t i) { PrepareTimeMix(w, n_tokens, i); });
   StepStates(index, batch, config_.recurrence.heads,
@@ -53,8 +55,8 @@ Result<void> Model::RunTimeMix(int64_t index, std::span<const BatchToken> batch)
                step.out = ShiftedRow(ShiftedInput::kQuery, n_tokens, i) + first;
                return first * size;
              });
-  const Activations given =
-      ViewActivations(ShiftedRow(ShiftedInput::kQuery, n_tokens, 0), n_tokens, d, work_.quantized);
+  const Activations given = ViewActivations(ShiftedRow(ShiftedInput::kQuery, n_tokens, 0), n_tokens,
+                                            d, work_.quantized, CopyFor({&w.output}));
   ForEachToken(n_tokens, [&](int64_t i) {
     FinishTimeMix(w, n_tokens, i);
     kernels_.quantize_activations(given, i, i + 1);
@@ -68,13 +70,14 @@ float* Model::ShiftedRow(ShiftedInput input, int64_t n_tokens, int64_t i) {
 }
 
 void Model::Shift(int64_t index, std::span<const BatchToken> batch, Shifted block,
-                  std::span<const float> shares, std::span<Activations> inputs) {
+                  std::span<const float> shares, ActivationCopy copy,
+                  std::span<Activations> inputs) {
   const int64_t d = config_.d_model;
   const auto n_tokens = static_cast<int64_t>(batch.size());
   std::byte* quantized = work_.quantized;
   for (size_t j = 0; j < inputs.size(); ++j) {
     const float* rows = ShiftedRow(static_cast<ShiftedInput>(j), n_tokens, 0);
-    inputs[j] = ViewActivations(rows, n_tokens, d, quantized);
+    inputs[j] = ViewActivations(rows, n_tokens, d, quantized, copy);
     quantized += ActivationBytes(n_tokens, d);
   }
   const int64_t remembered = static_cast<int64_t>(block) * d;  // where in the layer's state
@@ -121,7 +124,8 @@ Result<void> Model::ProjectTimeMix(const TimeMixWeights& w, std::span<const Acti
   std::byte* quantized = work_.quantized;
   for (Part& part : parts) {
     const int64_t rank = part.weights->down.rows;
-    part.activations = ViewActivations(part.hidden, n_tokens, rank, quantized);
+    part.activations =
+        ViewActivations(part.hidden, n_tokens, rank, quantized, CopyFor({&part.weights->up}));
     quantized += ActivationBytes(n_tokens, rank);
   }
   ForEachToken(n_tokens, [&](int64_t i) {

@@ -7,14 +7,13 @@
 #include "kernels/packed_formats.h"
 #include "kernels/packed_sums.h"
 #include "kernels/x86/avx512.h"
+#include "kernels/x86/coded_bf16_group.h"
 #include "kernels/x86/lanes_avx512.h"
 
 namespace thaw {
 namespace {
 
 using V = Lanes16;
-
-constexpr int kSets = 8;
 
 // The scales of the blocks of a group, one after another.
 class BlockScales {
@@ -131,61 +130,29 @@ void MultiplyGroupOf(StreamCursor& cursor, const CodedToken& token, float* out) 
   V::StoreFloats(total, out);
 }
 
-// Exponents are decoded and patched by so many vectors, which stay in the nearest cache.
-constexpr int64_t kChunkVectors = 64;
-static_assert(kChunkVectors * kFrozenLanes <= kKeptBlocks * kKeptBlockBytes);
-
 // Four sums of each row, as MultiplyPlainRows of kernels/plain_products.h has them: of the even
 // and the odd lines, of their even and their odd columns.
-struct PlainSums {
-  __m512 of[2][2];
-};
+class PlainSums {
+ public:
+  explicit PlainSums(const Activations& token) : x_(token.values) {}
 
-// Adds the products of line `line` % 2: columns x[0] and x[1] of 16 rows, words of `numbers` with
-// their sign as the lowest bit.
-THAW_INLINE void AddLine(__m512i numbers, const float* x, int line, PlainSums& sums) {
-  const __m512i words = _mm512_shrdi_epi16(numbers, numbers, 1);
-  const __m512 even = V::AsFloats(_mm512_slli_epi32(words, 16));
-  const __m512 odd =
-      V::AsFloats(_mm512_and_si512(words, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000))));
-  sums.of[line][0] = V::MultiplyAdd(even, V::Broadcast(x[0]), sums.of[line][0]);
-  sums.of[line][1] = V::MultiplyAdd(odd, V::Broadcast(x[1]), sums.of[line][1]);
-}
-
-void MultiplyBf16Group(StreamCursor& cursor, const CodedToken& token, float* out) {
-  const SlotRegisters slots = LoadSlots(cursor.tables, 0);
-  const float* x = token.activations->values;
-  auto* exponents = reinterpret_cast<uint8_t*>(token.kept);
-  PlainSums sums = {{{V::Zero(), V::Zero()}, {V::Zero(), V::Zero()}}};
-  const int64_t vectors = cursor.stream.cols / kFrozenColsOfVector;
-  for (int64_t first = 0; first < vectors; first += kChunkVectors) {
-    const int64_t n = vectors - first < kChunkVectors ? vectors - first : kChunkVectors;
-    for (int64_t v = 0; v < n; v += kSets) {
-      HoldBack(cursor);
-      const std::byte* coded = cursor.coded;
-#pragma GCC unroll 8
-      for (int set = 0; set < kSets; ++set) {
-        if (set % 2 == 0) PrefetchCoded(coded);
-        PrefetchCoded(cursor.raw + 64 * (v + set));
-        _mm512_store_si512(exponents + 64 * (v + set),
-                           TakeSymbols(slots, cursor.states[set], coded));
-      }
-      cursor.coded = coded;
-    }
-    TakePatches(cursor, (first + n) * kFrozenLanes, [&](int64_t weight, uint8_t value) {
-      uint8_t& exponent = exponents[weight - first * kFrozenLanes];
-      exponent = static_cast<uint8_t>(exponent + value);
-    });
-    for (int64_t v = 0; v < n; ++v, x += kFrozenColsOfVector, cursor.raw += 64) {
-      const __m512i exponent = _mm512_load_si512(exponents + 64 * v);
-      const __m512i rest = _mm512_loadu_si512(cursor.raw);
-      AddLine(_mm512_unpacklo_epi8(rest, exponent), x, 0, sums);
-      AddLine(_mm512_unpackhi_epi8(rest, exponent), x + 2, 1, sums);
-    }
+  void AddLine(__m512i words, int line) {
+    const __m512 even = V::AsFloats(_mm512_slli_epi32(words, 16));
+    const __m512 odd =
+        V::AsFloats(_mm512_and_si512(words, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000))));
+    sums_[line][0] = V::MultiplyAdd(even, V::Broadcast(x_[0]), sums_[line][0]);
+    sums_[line][1] = V::MultiplyAdd(odd, V::Broadcast(x_[1]), sums_[line][1]);
+    x_ += 2;
   }
-  V::StoreFloats(V::Add(V::Add(sums.of[0][0], sums.of[1][0]), V::Add(sums.of[0][1], sums.of[1][1])),
-                 out);
-}
+  void EndChunk(int64_t) {}
+  __m512 Total() const {
+    return V::Add(V::Add(sums_[0][0], sums_[1][0]), V::Add(sums_[0][1], sums_[1][1]));
+  }
+
+ private:
+  const float* x_;
+  __m512 sums_[2][2] = {{V::Zero(), V::Zero()}, {V::Zero(), V::Zero()}};
+};
 
 void MultiplyEcqGroup(StreamCursor& cursor, const CodedToken& token, float* out) {
   switch (cursor.stream.header.raw_planes) {
@@ -208,7 +175,7 @@ void MultiplyCodedGroup(StreamCursor& cursor, const CodedToken& token, float* ou
   if (cursor.stream.kind == FrozenKind::kEcq) {
     MultiplyEcqGroup(cursor, token, out);
   } else {
-    MultiplyBf16Group(cursor, token, out);
+    MultiplyBf16Group<PlainSums>(cursor, token, out);
   }
   ++cursor.group;
 }

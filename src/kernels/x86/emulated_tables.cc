@@ -17,6 +17,7 @@ constexpr PanelKernels Panels(decltype(PanelKernels::multiply_packed) multiply_p
 
 constexpr PanelKernels kAmxAvx512Panels = Panels(emulated_amx::MultiplyPackedAvx512);
 constexpr PanelKernels kAmxAvx2Panels = Panels(emulated_amx::MultiplyPackedAvx2);
+constexpr PanelKernels kBf16Panels = Panels(emulated_bf16::MultiplyPacked);
 constexpr PanelKernels kAvxVnniPanels = Panels(emulated_avxvnni::MultiplyPacked);
 
 template <const PanelKernels& kernels>
@@ -38,14 +39,21 @@ EmulatedTable Derive(std::string_view original, const char* name,
   return {};
 }
 
+EmulatedTable DeriveBf16() {
+  EmulatedTable emulated = Derive("avx2", "emulated_bf16", MatMul<kBf16Panels>);
+  emulated.table.rounds_for_bf16 = true;
+  emulated.table.quantize_activations = emulated_bf16::QuantizeActivations;
+  return emulated;
+}
+
 }  // namespace
 
 int64_t emulated_tile_products = 0;
 
 std::span<const EmulatedTable> EmulatedTables() {
-  static const std::array<EmulatedTable, 3> tables = {
+  static const std::array<EmulatedTable, 4> tables = {
       Derive("avx512", "emulated_amx_avx512", MatMul<kAmxAvx512Panels>),
-      Derive("avx2", "emulated_amx_avx2", MatMul<kAmxAvx2Panels>),
+      Derive("avx2", "emulated_amx_avx2", MatMul<kAmxAvx2Panels>), DeriveBf16(),
       Derive("avx2", "emulated_avxvnni", MatMul<kAvxVnniPanels>)};
   return tables;
 }

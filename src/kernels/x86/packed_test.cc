@@ -15,6 +15,8 @@ namespace {
 
 bool IsQuantized(ElementType type) { return Info(type).is_quantized; }
 
+bool IsMultipliedWide(ElementType type) { return FastestCopy(type) == ActivationCopy::kWide; }
+
 bool HasPointsOfAGrid(ElementType type) {
   const std::string_view name = Info(type).name;
   return name.starts_with("IQ1") || name.starts_with("IQ2") || name.starts_with("IQ3");
@@ -31,14 +33,14 @@ struct TablePair {
 std::vector<TablePair> TablePairs() {
   std::vector<TablePair> pairs;
   for (const EmulatedTable& each : EmulatedAmxTables()) {
-    pairs.push_back({&each.table, each.original, PrefersWideActivations});
+    pairs.push_back({&each.table, each.original, IsMultipliedWide});
   }
   const EmulatedTable& avxvnni = EmulatedTables().back();
   pairs.push_back({&avxvnni.table, avxvnni.original, IsQuantized});
   const KernelTable* avx512 = EmulatedTables().front().original;
   for (const KernelTable* table : AllKernelTables()) {
     const std::string_view name = table->name;
-    if (name == "amx") pairs.push_back({table, avx512, PrefersWideActivations});
+    if (name == "amx") pairs.push_back({table, avx512, IsMultipliedWide});
     if (name == "avx512vbmi") pairs.push_back({table, avx512, HasPointsOfAGrid});
     if (name == "avxvnni") pairs.push_back({table, avxvnni.original, IsQuantized});
   }
@@ -144,9 +146,9 @@ TEST_P(PackedKernels, GiveTheBitsOfTheirOriginals) {
         numbers_of_tokens = {3, 10, 17, 31, 40, 48, 49, 130};
       }
       for (const int64_t n_tokens : numbers_of_tokens) {
-        for (const bool is_wide : CopiesFor(info.type, k)) {
+        for (const ActivationCopy copy : CopiesFor(info.type, k)) {
           const OwnedActivations activations(original(), Values(n_tokens, k, random), n_tokens, k,
-                                             is_wide);
+                                             copy);
           ExpectSameBits(GetParam(), matrix.rows, 0, kRows, activations.view());
           if (is_shortest) ExpectSameBitsOfParts(GetParam(), matrix.rows, activations.view());
           if (HasFatalFailure()) return;
@@ -182,9 +184,9 @@ TEST_P(PackedKernels, GiveTheSameBitsForExtremeWeights) {
       std::vector<std::byte> bytes = RandomRows(type, kRows * kLength, random);
       FillBlocks(type, begin, end, fill, bytes);
       const PackedMatrix matrix(type, kLength, std::move(bytes));
-      for (const bool is_wide : CopiesFor(type, kLength)) {
+      for (const ActivationCopy copy : CopiesFor(type, kLength)) {
         const OwnedActivations activations(original(), Values(kTokens, kLength, random), kTokens,
-                                           kLength, is_wide);
+                                           kLength, copy);
         ExpectSameBits(GetParam(), matrix.rows, 0, kRows, activations.view());
         if (HasFatalFailure()) return;
       }
@@ -201,19 +203,22 @@ TEST(EmulatedAmx, MultipliesWholeSumsOfMoreThanSixteenTokensByTiles) {
     }
     struct {
       ElementType type;
-      bool is_wide;
+      ActivationCopy copy;
       int64_t n_tokens;
       int64_t tiles;
     } const cases[] = {
-        {ElementType::kQ4_K, true, 1, 0},   {ElementType::kQ4_K, true, 16, 0},
-        {ElementType::kQ4_K, true, 17, 2},  {ElementType::kQ6_K, true, 33, 3},
-        {ElementType::kQ4_K, false, 33, 0}, {ElementType::kQ4_0, true, 33, 0},
+        {ElementType::kQ4_K, ActivationCopy::kWide, 1, 0},
+        {ElementType::kQ4_K, ActivationCopy::kWide, 16, 0},
+        {ElementType::kQ4_K, ActivationCopy::kWide, 17, 2},
+        {ElementType::kQ6_K, ActivationCopy::kWide, 33, 3},
+        {ElementType::kQ4_K, ActivationCopy::kNarrow, 33, 0},
+        {ElementType::kQ4_0, ActivationCopy::kWide, 33, 0},
     };
-    for (const auto& [type, is_wide, n_tokens, tiles] : cases) {
+    for (const auto& [type, copy, n_tokens, tiles] : cases) {
       constexpr int64_t kLength = 512;
       const PackedMatrix matrix(type, kLength, RandomRows(type, kRows * kLength, random));
       const OwnedActivations activations(table, RandomFloats(n_tokens * kLength, random), n_tokens,
-                                         kLength, is_wide);
+                                         kLength, copy);
       const int64_t before = emulated_tile_products;
       MatMul(table, matrix.rows, 0, kRows, activations.view());
       // Of 64 elements, for three groups of rows, in two planes.
@@ -230,7 +235,7 @@ TEST(EmulatedAmx, IsReachedByTheCheckOfEveryStart) {
       continue;
     }
     for (const ElementTypeInfo& info : AllElementTypes()) {
-      if (!PrefersWideActivations(info.type)) continue;
+      if (!IsMultipliedWide(info.type)) continue;
       const int64_t before = emulated_tile_products;
       EXPECT_EQ(FindDisagreement(table, std::span(&info.type, 1)), std::nullopt);
       // Two tiles of tokens, the last one reaching back; two groups; 512 elements; two planes.

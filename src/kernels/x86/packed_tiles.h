@@ -331,7 +331,8 @@ void MultiplyGroupsByTiles(const std::byte* groups, int64_t n_groups, const Acti
 
 // Whether MultiplyPackedByTiles multiplies these activations with weights of this type.
 inline bool IsMultipliedByTiles(ElementType type, const Activations& a) {
-  return a.is_wide && PrefersWideActivations(type) && a.n_tokens >= kFewestTileTokens;
+  constexpr ActivationCopy kWide = ActivationCopy::kWide;
+  return a.copy == kWide && FastestCopy(type) == kWide && a.n_tokens >= kFewestTileTokens;
 }
 
 // Whole groups of packed rows. IsMultipliedByTiles must hold.
