@@ -121,6 +121,21 @@ TEST_P(EngineOn, LogitsDependNeitherOnChunksNorOnThreads) {
   }
 }
 
+// Of a model of the conformance folder.
+void ExpectSameBitsInChunksAndThreads(const std::string& name, const std::string& kernels) {
+  const std::string path = (ConformanceDir() / name).string() + ".gguf";
+  std::vector<float> first;
+  for (const auto& [threads, chunk] : {std::pair(1, 1), {2, 3}, {3, 70}, {2, 300}}) {
+    const auto engine = Engine::Load(
+        path, {.threads = threads, .kernels = kernels, .context = 300, .prefill_chunk = chunk},
+        kNoProgress);
+    ASSERT_TRUE(engine) << engine.error().message;
+    const std::vector<float> logits = Logits(**engine, Tokens(300));
+    if (first.empty()) first = logits;
+    EXPECT_TRUE(SameBits(logits, first)) << name << " " << threads << " " << chunk;
+  }
+}
+
 TEST_P(EngineOn, NoKindOfFamilyDependsOnChunksOrThreads) {
   if (ConformanceDir().empty()) GTEST_SKIP() << "the conformance folder is absent";
   // Windows (whose keys and values go round in rings of 64 to 256 positions, or in none), soft
@@ -146,18 +161,13 @@ TEST_P(EngineOn, NoKindOfFamilyDependsOnChunksOrThreads) {
                            "glm-dsa",      "gemma4-e2b",
                            "gemma4-moe",   "rwkv7",
                            "kimi-linear"}) {
-    const std::string path = (ConformanceDir() / "models" / name).string() + ".gguf";
-    std::vector<float> first;
-    for (const auto& [threads, chunk] : {std::pair(1, 1), {2, 3}, {3, 70}, {2, 300}}) {
-      const auto engine = Engine::Load(
-          path, {.threads = threads, .kernels = GetParam(), .context = 300, .prefill_chunk = chunk},
-          kNoProgress);
-      ASSERT_TRUE(engine) << engine.error().message;
-      const std::vector<float> logits = Logits(**engine, Tokens(300));
-      if (first.empty()) first = logits;
-      EXPECT_TRUE(SameBits(logits, first)) << name << " " << threads << " " << chunk;
-    }
+    ExpectSameBitsInChunksAndThreads(std::string("models/") + name, GetParam());
   }
+}
+
+TEST_P(EngineOn, RoundedActivationsDependNeitherOnChunksNorOnThreads) {
+  if (ConformanceDir().empty()) GTEST_SKIP() << "the conformance folder is absent";
+  ExpectSameBitsInChunksAndThreads("quantized/BF16", GetParam());
 }
 
 // What is wrong with a file in which each expert has a tensor of its own: their names.

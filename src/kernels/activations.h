@@ -2,7 +2,7 @@
 //
 // Float weights multiply the floats, those of BF16 a copy that is rounded to their precision where
 // the table has products of such numbers and no quantized weights read the same activations
-// (docs/decisions/0017). Quantized weights multiply an int8 copy with one scale for each 64 values,
+// (docs/decisions/0020). Quantized weights multiply an int8 copy with one scale for each 64 values,
 // or for each 256 where all weights that meet it have scales that are whole numbers times one of a
 // block of 256 (docs/decisions/0010), so that the products are integer. The sums of each 16
 // quantized values let a block's offset (its minimum) be added with one multiplication:
@@ -70,7 +70,7 @@ struct Activations {
   // copy `scales` holds each scale four times over, and kMostOfWideSum holds.
   ActivationCopy copy = ActivationCopy::kNone;
 
-  // The rounded copy, [n_tokens, RoundedStride(k)]: bfloat16, ties to even, denormals 0. Written by
+  // The rounded copy, [n_tokens, RoundedStride(k)]: bfloat16, ties to even. Written by
   // KernelTable::quantize_activations where KernelTable::rounds_for_bf16 holds.
   uint16_t* rounded = nullptr;
 
