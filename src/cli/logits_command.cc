@@ -28,6 +28,7 @@ Result<void> Execute(const LogitsOptions& options) {
                 options.tokens_file);
   }
   ModelOptions model = options.model;
+  model.engine.all_logits = true;
   if (model.engine.context == 0) {
     model.engine.context = static_cast<int64_t>(tokens.size());
     model.engine.least_context = kLeastContext;

@@ -37,7 +37,9 @@ std::string LikelihoodText(const TextLikelihood& likelihood, size_t n_tokens) {
 
 Result<void> Execute(const PerplexityOptions& options) {
   THAW_ASSIGN(const std::string text, ReadTextFile(options.text_file));
-  THAW_ASSIGN(LoadedModel engine, LoadEngine(options.model, options.report));
+  ModelOptions model = options.model;
+  model.engine.all_logits = true;
+  THAW_ASSIGN(LoadedModel engine, LoadEngine(model, options.report));
   THAW_ASSIGN(const Tokenizer* tokenizer, engine->tokenizer());
   THAW_ASSIGN(const auto tokens,
               tokenizer->Encode(text, {.add_eos = false, .parse_special = false}));

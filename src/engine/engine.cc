@@ -194,6 +194,7 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
   input.kv_type = filled.kv_type;
   input.context = filled.context;
   input.prefill_chunk = filled.prefill_chunk;
+  input.all_logits = filled.all_logits;
   input.reserved_bytes = filled.reserved_bytes;
   input.budget = filled.budget;
   auto plan = MakeMemoryPlan(input);

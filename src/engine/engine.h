@@ -47,6 +47,10 @@ struct EngineOptions {
   int64_t least_context = 0;  // where context states fewer, as far as the model was trained for
   int64_t prefill_chunk = 0;  // tokens of one forward pass over a prompt; 0: by the budget
 
+  // Whether the engine is there for the logits of all tokens (ComputeLogits, Score), which are
+  // given memory where weights are streamed.
+  bool all_logits = false;
+
   BudgetRequest budget = {};       // of the whole process
   uint64_t reserved_bytes = 0;     // of the budget, kept free for the caller's own use
   std::string policy = "planned";  // which weights stay: residency/policy.h

@@ -33,7 +33,8 @@ constexpr int64_t kMostStreamedChunk = 160;
 constexpr uint64_t kScratchShare = 8;
 
 // Positions whose logits are computed at a time where all are wanted: as many as fit into this part
-// of the budget.
+// of the budget. Where weights are streamed and nothing else is wanted, they may take as much as a
+// chunk's working memory: all weights are read for each of so many.
 constexpr int64_t kMostLogitsChunk = 32;
 constexpr uint64_t kLogitsShare = 256;
 
@@ -54,8 +55,15 @@ constexpr uint64_t kKernelShare = 512;
 // less than it is taken for the floor.
 constexpr uint64_t kMeasurementBytes = kMiB;
 
+// What logits may take, and of how many positions.
+struct LogitsRoom {
+  uint64_t bytes = 0;
+  int64_t most_positions = kMostLogitsChunk;
+};
+
 // All shares but the weights'.
-MemoryPlan FixedShares(const MemoryPlanInput& in, uint64_t budget, int64_t context, int64_t chunk) {
+MemoryPlan FixedShares(const MemoryPlanInput& in, int64_t context, int64_t chunk,
+                       const LogitsRoom& room) {
   const ModelConfig& config = *in.config;
   MemoryPlan plan;
   plan.context = context;
@@ -76,8 +84,8 @@ MemoryPlan FixedShares(const MemoryPlanInput& in, uint64_t budget, int64_t conte
                               .threads = in.threads,
                               .product_bytes = ProductScratchBytes(config, *in.map)});
   const uint64_t row = static_cast<uint64_t>(config.n_vocab) * sizeof(float);
-  plan.logits_chunk = std::clamp(static_cast<int64_t>(budget / kLogitsShare / row), int64_t{1},
-                                 std::min(plan.prefill_chunk, kMostLogitsChunk));
+  plan.logits_chunk = std::clamp(static_cast<int64_t>(room.bytes / row), int64_t{1},
+                                 std::min(plan.prefill_chunk, room.most_positions));
   plan.logits_bytes = static_cast<uint64_t>(plan.logits_chunk) * row;
   const uint64_t mapped = in.map->most_span_bytes() + plan.kv_bytes + plan.scratch_bytes;
   plan.kernel_bytes = kKernelBytes + (in.huge_pages ? 0 : mapped / kKernelShare);
@@ -92,7 +100,7 @@ uint64_t SumOfShares(const MemoryPlan& plan) {
 // With a chunk as stated, or as small as any, and few logits at a time.
 MemoryPlan LeastShares(const MemoryPlanInput& in, int64_t context) {
   const int64_t chunk = in.prefill_chunk > 0 ? in.prefill_chunk : kPrefillChunks.back();
-  return FixedShares(in, /*budget=*/0, context, chunk);
+  return FixedShares(in, context, chunk, {});
 }
 
 uint64_t Floor(const MemoryPlanInput& in, int64_t context) {
@@ -119,10 +127,10 @@ Result<void> FailBelowFloor(const MemoryPlanInput& in, uint64_t budget, uint64_t
               FormatBytes(MinimumCapacity(*in.map, *in.policy, in.pinned)), advice);
 }
 
-// The plan with a chunk, its weights placed.
+// The plan with a chunk and room for logits, its weights placed.
 Result<MemoryPlan> PlaceWeights(const MemoryPlanInput& in, uint64_t budget, uint64_t floor,
-                                int64_t context, int64_t chunk) {
-  MemoryPlan plan = FixedShares(in, budget, context, chunk);
+                                int64_t context, int64_t chunk, const LogitsRoom& room) {
+  MemoryPlan plan = FixedShares(in, context, chunk, room);
   plan.budget_bytes = budget;
   plan.floor_bytes = floor;
   const uint64_t fixed = SumOfShares(plan);
@@ -169,12 +177,23 @@ Result<MemoryPlan> MakeMemoryPlan(const MemoryPlanInput& in) {
     LogWarning("the context is {} positions instead of {}, to fit into {}", context, wanted,
                FormatBytes(budget));
   }
-  if (in.prefill_chunk > 0) return PlaceWeights(in, budget, floor, context, in.prefill_chunk);
-  const uint64_t least_scratch = FixedShares(in, 0, context, kPrefillChunks.back()).scratch_bytes;
   const uint64_t above_floor = budget - std::min(budget, Floor(in, context));
+  const LogitsRoom room = {.bytes = budget / kLogitsShare};
+  const auto with_all_logits = [&](const MemoryPlan& plan) -> Result<MemoryPlan> {
+    if (!in.all_logits || plan.shares.HoldsAll()) return plan;
+    const LogitsRoom larger = {.bytes = std::max(room.bytes, above_floor / kScratchShare),
+                               .most_positions = plan.prefill_chunk};
+    return PlaceWeights(in, budget, floor, context, plan.prefill_chunk, larger);
+  };
+  if (in.prefill_chunk > 0) {
+    THAW_ASSIGN(const MemoryPlan plan,
+                PlaceWeights(in, budget, floor, context, in.prefill_chunk, room));
+    return with_all_logits(plan);
+  }
+  const uint64_t least_scratch = FixedShares(in, context, kPrefillChunks.back(), {}).scratch_bytes;
   std::optional<MemoryPlan> best;
   for (const int64_t chunk : kPrefillChunks) {
-    THAW_ASSIGN(const MemoryPlan plan, PlaceWeights(in, budget, floor, context, chunk));
+    THAW_ASSIGN(const MemoryPlan plan, PlaceWeights(in, budget, floor, context, chunk, room));
     if (plan.shares.HoldsAll()) return plan;
     const bool is_modest = chunk <= kMostStreamedChunk &&
                            plan.scratch_bytes - least_scratch <= above_floor / kScratchShare;
@@ -182,7 +201,7 @@ Result<MemoryPlan> MakeMemoryPlan(const MemoryPlanInput& in) {
     // Smaller chunks that keep everything in memory are worth it only while they are not tiny.
     if (best && chunk <= 32) break;
   }
-  return *best;
+  return with_all_logits(*best);
 }
 
 }  // namespace thaw

@@ -70,6 +70,7 @@ struct MemoryPlanInput {
   KvType kv_type = KvType::kF16;
   int64_t context = 0;          // 0: the model's, at most 4096, less where it does not fit
   int64_t prefill_chunk = 0;    // 0: what the budget has room for
+  bool all_logits = false;      // whether the logits of all positions are wanted, not of few
   uint64_t reserved_bytes = 0;  // kept free for the caller
   BudgetRequest budget = {};
 };

@@ -146,6 +146,24 @@ TEST_F(MemoryPlanTest, PinnedWeightsRaiseTheFloor) {
   EXPECT_GE(plan.shares.resident_bytes, pinned);
 }
 
+TEST_F(MemoryPlanTest, AllLogitsTakeMemoryWhereWeightsAreStreamed) {
+  input_.prefill_chunk = 64;
+  const auto streamed = With("floor+50%");
+  const auto resident = With("floor+110%");
+  ASSERT_TRUE(streamed && resident);
+  ASSERT_FALSE(streamed->shares.HoldsAll());
+  ASSERT_TRUE(resident->shares.HoldsAll());
+  input_.all_logits = true;
+  const auto all = With("floor+50%");
+  ASSERT_TRUE(all);
+  EXPECT_GT(all->logits_chunk, streamed->logits_chunk);
+  EXPECT_LE(all->logits_chunk, all->prefill_chunk);
+  EXPECT_LE(all->logits_bytes, (all->budget_bytes - all->floor_bytes) / 8);
+  EXPECT_LE(all->claimed_bytes(), all->budget_bytes);
+  EXPECT_EQ(With("floor")->floor_bytes, streamed->floor_bytes);
+  EXPECT_EQ(With("floor+110%")->logits_chunk, resident->logits_chunk);
+}
+
 TEST_F(MemoryPlanTest, ChunksOfAPromptGrowWithTheBudget) {
   EXPECT_EQ(With("floor")->prefill_chunk, 8);
   const MemoryPlan streaming = *With("floor+10MiB");
