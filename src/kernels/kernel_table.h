@@ -96,11 +96,11 @@ struct KernelTable {
                                int64_t token_end);
 
   // out[token * out_stride + row] = dot(row, activations of token), for all tokens and the rows
-  // [row_begin, row_end). CanMultiply(weights.type) must hold, and activations.k == weights.k. A
-  // range of packed rows begins and ends with a group, or with the matrix; it costs least in pairs
-  // of groups. Other rows are taken in fours, long ones in twos: a range of another length is
-  // right, but its last rows cost more. `scratch`: MatMulScratchBytes(k) bytes aligned to 64, of
-  // this caller alone.
+  // [row_begin, row_end). CanMultiply(weights.type) must hold, activations.k == weights.k, and
+  // quantized weights take activations with an int8 copy. A range of packed rows begins and ends
+  // with a group, or with the matrix; it costs least in pairs of groups. Other rows are taken in
+  // fours, long ones in twos: a range of another length is right, but its last rows cost more.
+  // `scratch`: MatMulScratchBytes(k) bytes aligned to 64, of this caller alone.
   void (*matmul)(const WeightRows& weights, int64_t row_begin, int64_t row_end,
                  const Activations& activations, float* out, int64_t out_stride,
                  std::byte* scratch);

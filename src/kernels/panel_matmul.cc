@@ -43,6 +43,7 @@ void MatMulByPanels(const PanelKernels& kernels, const WeightRows& weights, int6
                     std::byte* scratch) {
   const int64_t k = weights.k;
   THAW_CHECK(activations.k == k);
+  THAW_CHECK(IsWeightFloat(weights.type) || activations.quants != nullptr);
   THAW_CHECK(0 <= row_begin && row_end <= weights.n_rows);
   const int64_t row_bytes = RowBytes(weights.type, k);
   if (weights.is_packed) {
@@ -64,7 +65,6 @@ void MatMulByPanels(const PanelKernels& kernels, const WeightRows& weights, int6
 
   const RowUnpacker* unpacker = FindRowUnpacker(weights.type);
   THAW_CHECK(unpacker != nullptr);
-  THAW_CHECK(activations.quants != nullptr);
 
   const int64_t groups = k / kUnpackGroup;
   const int64_t panel_rows = PanelRows(k);

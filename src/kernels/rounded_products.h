@@ -66,9 +66,9 @@ template <typename V, int kGroups, int kTokens>
     line += kLineBytes;
     x += 2;
   };
-  int64_t left = part.count;
+  static_assert(kActivationStep % 4 == 0 && kRoundedElements % kActivationStep == 0);
   const bool asks_ahead = kGroups == 1 && V::AsksAhead();
-  for (; left >= 4; left -= 4) {
+  for (int64_t left = part.count; left > 0; left -= 4) {
     if (asks_ahead) {
       __builtin_prefetch(line + V::kAheadBytes, 0, kIntoL1);
       __builtin_prefetch(line + V::kAheadBytes + kLineBytes, 0, kIntoL1);
@@ -76,8 +76,9 @@ template <typename V, int kGroups, int kTokens>
     multiply(0);
     multiply(1);
   }
-  if (left > 0) multiply(0);
+#pragma GCC unroll 6
   for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       float* to = out + t * out_stride + v * V::kLanes;
       const Floats sum = V::Add(sums[t][v][0], sums[t][v][1]);

@@ -158,6 +158,16 @@ ActivationCopy Model::CopyFor(std::initializer_list<const LinearWeights*> reader
   return copy;
 }
 
+ActivationCopy Model::CopyForFeedForward(const LayerWeights& layer) const {
+  const ActivationCopy of_block = CopyFor({&layer.ffn.gate, &layer.ffn.up});
+  if (!layer.experts || layer.experts->before) return of_block;
+  const ExpertWeights& experts = *layer.experts;
+  const bool has_latents = experts.latent_down.rows != 0;
+  const ActivationCopy of_experts = has_latents ? CopyFor({&experts.latent_down})
+                                                : CopyFor({&experts.each.gate, &experts.each.up});
+  return std::max({of_block, of_experts, CopyFor({&experts.router, &experts.shared_gate})});
+}
+
 Activations Model::Quantize(const float* x, int64_t n_tokens, int64_t k, ActivationCopy copy) {
   const Activations activations = ViewActivations(x, n_tokens, k, work_.quantized, copy);
   ForEachToken(n_tokens, [&](int64_t i) { kernels_.quantize_activations(activations, i, i + 1); });
@@ -344,12 +354,7 @@ Result<void> Model::RunFeedForward(int64_t index, std::span<const BatchToken> ba
     return {};
   }
   const bool shifts = !layer.ffn_shares.empty();
-  ActivationCopy copy = CopyFor({&layer.ffn.gate, &layer.ffn.up});
-  if (layer.experts) {
-    const ExpertWeights& experts = *layer.experts;
-    copy = std::max(copy, CopyFor({&experts.router, &experts.latent_down, &experts.shared_gate,
-                                   &experts.each.gate, &experts.each.up}));
-  }
+  const ActivationCopy copy = CopyForFeedForward(layer);
   Activations normed = ViewActivations(work_.normed, n_tokens, c.d_model, work_.quantized, copy);
   ForEachToken(n_tokens, [&](int64_t i) {
     if (c.is_parallel) ReadStream(layer.ffn_norm, i);

@@ -110,6 +110,8 @@ class Model {
   // The copy of what these matrices read, those of them that are there. The same for every batch,
   // which row invariance needs.
   ActivationCopy CopyFor(std::initializer_list<const LinearWeights*> readers) const;
+  // Of what RunFeedForward hands to the block and the experts of a layer.
+  ActivationCopy CopyForFeedForward(const LayerWeights& layer) const;
   // x [n_tokens, k] with its copy in work_.quantized.
   Activations Quantize(const float* x, int64_t n_tokens, int64_t k, ActivationCopy copy);
 
