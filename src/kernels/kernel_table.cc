@@ -125,19 +125,20 @@ constexpr KernelTable kAvx512Bf16 = [] {
   table.matmul = MatMul<kAvx512Bf16Panels>;
   table.quantize_activations = avx512bf16::QuantizeActivations;
   table.multiply_coded_group = avx512bf16::MultiplyCodedGroup;
+  // Intel's CPUs make two products of floats and two moves of each instruction (0020).
   table.is_available = [](const CpuFeatures& cpu) {
-    return kAvx512Vbmi.is_available(cpu) && cpu.avx512bf16;
+    return kAvx512Vbmi.is_available(cpu) && cpu.avx512bf16 && !cpu.is_intel;
   };
   return table;
 }();
 
 constexpr KernelTable kAmx = [] {
-  KernelTable table = kAvx512Bf16;
+  KernelTable table = kAvx512Vbmi;
   table.name = "amx";
-  table.same_bits_as = &kAvx512Bf16;
+  table.same_bits_as = &kAvx512Vbmi;
   table.matmul = MatMul<kAmxPanels>;
   table.is_available = [](const CpuFeatures& cpu) {
-    return kAvx512Bf16.is_available(cpu) && cpu.amx_int8;
+    return kAvx512Vbmi.is_available(cpu) && cpu.amx_int8;
   };
   return table;
 }();

@@ -1,4 +1,4 @@
-// The kernels for CPUs with AMX (tiles of int8) beside what avx512bf16.h needs, for what they do
+// The kernels for CPUs with AMX (tiles of int8) beside what avx512vbmi.h needs, for what they do
 // better than those: products of packed rows with many tokens. The rule of avx2.h holds for every
 // *_amx.cc too.
 #pragma once

@@ -1,6 +1,6 @@
 // The kernels for CPUs with products of bfloat16 (AVX512_BF16) beside what avx512vbmi.h needs, for
-// what they do better than those: products of BF16 with rounded activations. The rule of avx2.h
-// holds for every *_avx512bf16.cc too.
+// what they do better than those, but Intel's: products of BF16 with rounded activations. The rule
+// of avx2.h holds for every *_avx512bf16.cc too.
 #pragma once
 
 #include "codec/frozen_stream.h"
