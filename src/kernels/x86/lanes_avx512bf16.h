@@ -6,6 +6,7 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/x86/lanes_avx512.h"
 
@@ -16,8 +17,9 @@ struct Bf16Vectors16 : Vectors16 {
   THAW_INLINE Floats AddPair(Floats sum, Ints w, const uint16_t* pair) {
     int32_t both;
     std::memcpy(&both, pair, sizeof(both));
-    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(w),
-                            reinterpret_cast<__m512bh>(Broadcast(both)));
+    // Not by its intrinsic, whose vectors have a type that Clang 16 crashes on.
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(w), "v"(Broadcast(both)));
+    return sum;
   }
 };
 
