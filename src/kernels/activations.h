@@ -70,11 +70,10 @@ struct Activations {
   // copy `scales` holds each scale four times over, and kMostOfWideSum holds.
   ActivationCopy copy = ActivationCopy::kNone;
 
-  // The rounded copy, [n_tokens, RoundedStride(k)]: bfloat16, ties to even. Written by
-  // KernelTable::quantize_activations where KernelTable::rounds_for_bf16 holds.
+  // The rounded copy, [n_tokens, RoundedStride(k)]: bfloat16, ties to even. As the others it is
+  // written by KernelTable::quantize_activations.
   uint16_t* rounded = nullptr;
 
-  // The others, written by KernelTable::quantize_activations.
   int8_t* quants = nullptr;    // [n_tokens, QuantStride(k)], within +-127
   float* scales = nullptr;     // [n_tokens, ActivationBlocks(k)]: value = scale * quant
   float* sums = nullptr;       // [n_tokens, k / 16]: the sums of 16 quants, whole numbers

@@ -131,7 +131,6 @@ TEST_P(QuantizeKernels, OutliersOfAWideCopyAreFiveTimesTheRootMeanSquare) {
 }
 
 TEST_P(QuantizeKernels, ARoundedCopyHasTheNearestNumbers) {
-  if (!table().rounds_for_bf16) GTEST_SKIP() << table().name << " multiplies BF16 with floats";
   std::mt19937 random(7);
   constexpr int64_t kRounded = 3 * kActivationStep;
   std::vector<float> values = RandomFloats(5 * kRounded, random);

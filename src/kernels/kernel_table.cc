@@ -123,7 +123,6 @@ constexpr KernelTable kAvx512Bf16 = [] {
   table.name = "avx512bf16";
   table.rounds_for_bf16 = true;
   table.matmul = MatMul<kAvx512Bf16Panels>;
-  table.quantize_activations = avx512bf16::QuantizeActivations;
   table.multiply_coded_group = avx512bf16::MultiplyCodedGroup;
   // Intel's CPUs make two products of floats and two moves of each instruction (0020).
   table.is_available = [](const CpuFeatures& cpu) {

@@ -78,7 +78,7 @@ struct KernelTable {
   bool packs_rows;
 
   // Whether matmul multiplies packed groups of BF16 with the rounded copy of activations that have
-  // one (kernels/activations.h), and quantize_activations makes it; elsewhere with the floats.
+  // one (kernels/activations.h); elsewhere with the floats.
   bool rounds_for_bf16 = false;
 
   // What attend_span takes fastest in place of kF16: itself, or kI16.

@@ -123,6 +123,8 @@ void ExpectProducts(const KernelTable& table, const Matrix& matrix,
   // By whole groups that are packed, in tables that round activations.
   const bool rounds = table.rounds_for_bf16 && type == ElementType::kBF16 &&
                       activations.view().copy == ActivationCopy::kRounded;
+  std::vector<double> rounded = seen;
+  if (rounds) std::ranges::transform(seen, rounded.begin(), Rounded);
   const int64_t rounded_rows = rounds ? n_rows / kPackedGroupRows * kPackedGroupRows : 0;
   const std::vector<WeightRows> forms = matrix.Forms(table);
   std::vector<std::vector<float>> outs;
@@ -136,7 +138,7 @@ void ExpectProducts(const KernelTable& table, const Matrix& matrix,
       for (int64_t i = 0; i < k; ++i) {
         const double a = seen[static_cast<size_t>(token * k + i)];
         exact += matrix.Value(row, i) * a;
-        of_rounded += matrix.Value(row, i) * Rounded(a);
+        of_rounded += matrix.Value(row, i) * rounded[static_cast<size_t>(token * k + i)];
         magnitude += magnitudes[static_cast<size_t>(i)] * std::abs(a);
       }
       for (size_t form = 0; form < forms.size(); ++form) {

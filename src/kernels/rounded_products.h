@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/bf16.h"
 #include "kernels/packed_formats.h"
 #include "kernels/panel_matmul.h"
 
@@ -103,7 +102,7 @@ void MultiplyRoundedTokens(const RoundedPart& part, int64_t group_bytes, const A
   ForEachOf(std::make_integer_sequence<int, kRoundedTileTokens>(), multiply);
 }
 
-// Whole groups of packed rows of BF16; the activations must have the rounded copy.
+// Whole groups of packed rows. IsMultipliedRounded must hold.
 template <typename V>
 void MultiplyRoundedGroups(const std::byte* groups, int64_t n_groups, const Activations& a,
                            float* out, int64_t out_stride) {
@@ -138,13 +137,9 @@ void MultiplyRoundedGroups(const std::byte* groups, int64_t n_groups, const Acti
   }
 }
 
-// The rounded copy of tokens [begin, end).
-inline void RoundTokens(const Activations& a, int64_t begin, int64_t end) {
-  for (int64_t token = begin; token < end; ++token) {
-    const float* values = a.values + token * a.k;
-    uint16_t* rounded = a.rounded + token * RoundedStride(a.k);
-    for (int64_t i = 0; i < a.k; ++i) rounded[i] = RoundToBF16(values[i]);
-  }
+// Whether MultiplyRoundedGroups multiplies these activations with weights of this type.
+inline bool IsMultipliedRounded(ElementType type, const Activations& a) {
+  return type == ElementType::kBF16 && a.copy == ActivationCopy::kRounded;
 }
 
 }  // namespace

@@ -155,7 +155,8 @@ ActivationCopy Model::CopyFor(std::initializer_list<const LinearWeights*> reader
     if (weights->rows == 0) continue;
     copy = std::max(copy, FastestCopy(cache_.map().matrix(weights->matrix).type));
   }
-  return copy;
+  const bool is_unread = copy == ActivationCopy::kRounded && !kernels_.rounds_for_bf16;
+  return is_unread ? ActivationCopy::kNone : copy;
 }
 
 ActivationCopy Model::CopyForFeedForward(const LayerWeights& layer) const {

@@ -9,8 +9,6 @@
 
 namespace thaw::avx512bf16 {
 
-void QuantizeActivations(const Activations& activations, int64_t token_begin, int64_t token_end);
-
 void MultiplyPacked(ElementType type, const std::byte* groups, int64_t n_groups,
                     const Activations& activations, float* out, int64_t out_stride,
                     std::byte* scratch);

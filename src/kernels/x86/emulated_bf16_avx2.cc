@@ -11,8 +11,8 @@ namespace {
 struct EmulatedBf16 : Lanes8 {
   THAW_INLINE Floats AddPair(Floats sum, Ints w, const uint16_t* pair) {
     const Floats low = MultiplyAdd(AsFloats(ShiftLeft<16>(w)), Float(pair[0]), sum);
-    const Ints kHigh = Lanes8::Broadcast(static_cast<int32_t>(0xffff0000));
-    return MultiplyAdd(AsFloats(And(w, kHigh)), Float(pair[1]), low);
+    const Ints high = Lanes8::Broadcast(static_cast<int32_t>(0xffff0000));
+    return MultiplyAdd(AsFloats(And(w, high)), Float(pair[1]), low);
   }
 
  private:
@@ -23,17 +23,10 @@ struct EmulatedBf16 : Lanes8 {
 
 }  // namespace
 
-void QuantizeActivations(const Activations& activations, int64_t token_begin, int64_t token_end) {
-  if (activations.copy == ActivationCopy::kRounded) {
-    return RoundTokens(activations, token_begin, token_end);
-  }
-  avx2::QuantizeActivations(activations, token_begin, token_end);
-}
-
 void MultiplyPacked(ElementType type, const std::byte* groups, int64_t n_groups,
                     const Activations& activations, float* out, int64_t out_stride,
                     std::byte* scratch) {
-  if (type == ElementType::kBF16 && activations.copy == ActivationCopy::kRounded) {
+  if (IsMultipliedRounded(type, activations)) {
     return MultiplyRoundedGroups<EmulatedBf16>(groups, n_groups, activations, out, out_stride);
   }
   avx2::MultiplyPacked(type, groups, n_groups, activations, out, out_stride, scratch);

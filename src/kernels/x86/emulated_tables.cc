@@ -42,7 +42,6 @@ EmulatedTable Derive(std::string_view original, const char* name,
 EmulatedTable DeriveBf16() {
   EmulatedTable emulated = Derive("avx2", "emulated_bf16", MatMul<kBf16Panels>);
   emulated.table.rounds_for_bf16 = true;
-  emulated.table.quantize_activations = emulated_bf16::QuantizeActivations;
   return emulated;
 }
 

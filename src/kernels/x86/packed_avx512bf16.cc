@@ -1,24 +1,16 @@
 // Products of packed rows of BF16 by the dot products of AVX512_BF16; packed_avx512vbmi.cc
 // multiplies all others. See avx2.h for what may be called here.
 #include "kernels/rounded_products.h"
-#include "kernels/x86/avx512.h"
 #include "kernels/x86/avx512bf16.h"
 #include "kernels/x86/avx512vbmi.h"
 #include "kernels/x86/lanes_avx512bf16.h"
 
 namespace thaw::avx512bf16 {
 
-void QuantizeActivations(const Activations& activations, int64_t token_begin, int64_t token_end) {
-  if (activations.copy == ActivationCopy::kRounded) {
-    return RoundTokens(activations, token_begin, token_end);
-  }
-  avx512::QuantizeActivations(activations, token_begin, token_end);
-}
-
 void MultiplyPacked(ElementType type, const std::byte* groups, int64_t n_groups,
                     const Activations& activations, float* out, int64_t out_stride,
                     std::byte* scratch) {
-  if (type == ElementType::kBF16 && activations.copy == ActivationCopy::kRounded) {
+  if (IsMultipliedRounded(type, activations)) {
     return MultiplyRoundedGroups<Bf16Vectors16>(groups, n_groups, activations, out, out_stride);
   }
   avx512vbmi::MultiplyPacked(type, groups, n_groups, activations, out, out_stride, scratch);
