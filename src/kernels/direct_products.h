@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 
 #include "kernels/activations.h"
@@ -214,6 +215,54 @@ template <typename V, typename F, int kTokens, int kLines = F::kGroup / 4>
   }
 }
 
+// Whether activations take the signs of a grid's magnitudes, which has no zero point then. Numbers
+// of 7 bits, whose products would fill halves, gain by it, those of 5 (IQ3_S) do not.
+template <typename V, typename F>
+inline constexpr bool kSignsActivations =
+    HasSigns<F> && F::kBits == 7 && requires { typename V::OctetVectors; };
+
+// The products of a group of such a grid, from octet `first` of a step on, with the activations at
+// `a` of kTokens tokens.
+template <typename V, typename F, int kTokens>
+[[gnu::always_inline]] inline void MultiplyMagnitudes(const BlockPlace& at, int chunk, int phase,
+                                                      int first, const int8_t* a,
+                                                      int64_t token_bytes,
+                                                      typename V::Ints (&products)[kTokens]) {
+  using Ints = typename V::Ints;
+  using Vectors = typename V::template OctetVectorsOf<F>;
+  static_assert(*(std::end(F::kMagnitudes) - 1) < 64);
+  Ints sums[2][kTokens];
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) sums[0][t] = sums[1][t] = V::Broadcast(0);
+#pragma GCC unroll 2
+  for (int pair = 0; pair < F::kGroup / 16; ++pair) {
+    Ints magnitudes[2][2];  // [octet of the pair][vector]
+    Ints signs[2][2];
+#pragma GCC unroll 2
+    for (int o = 0; o < 2; ++o) {
+      const int octet = first + 2 * pair + o;
+      Vectors::LookUp(F::GridPoints(), IndicesOfPair<V, F>(at, chunk, phase, F::kPairs * octet / 4),
+                      o, magnitudes[o]);
+      const Ints words = F::template SignsOf<V>(at, chunk, phase, octet);
+#pragma GCC unroll 2
+      for (int i = 0; i < 2; ++i) signs[o][i] = Vectors::Signs(words, F::kByteOfSigns[octet], i);
+    }
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
+      const int8_t* of_token = a + t * token_bytes + 16 * pair;
+#pragma GCC unroll 2
+      for (int i = 0; i < 2; ++i) {
+        sums[i][t] =
+            V::AddTwoProducts(sums[i][t], {magnitudes[0][i], magnitudes[1][i]},
+                              {V::WithSignsOf(Vectors::Activations(of_token, i), signs[0][i]),
+                               V::WithSignsOf(Vectors::Activations(of_token + 8, i), signs[1][i])});
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) products[t] = Vectors::Sum(sums[0][t], sums[1][t]);
+}
+
 // Adds the products of step `phase` of a chunk to the sums of kTokens tokens.
 template <typename V, typename F, int kTokens, int phase>
 [[gnu::always_inline]] inline void MultiplyStep(BlockPlace& place, int chunk,
@@ -229,8 +278,10 @@ template <typename V, typename F, int kTokens, int phase>
   constexpr int kGroups = 32 / F::kGroup;
   AskAhead<V, F, kTokens, phase>(place, chunk);
   Ints w[8];
-  LoadWeightsInOrder<V, F, kTokens>(place, chunk, phase, w);
-  RaiseNumbers<V, kZero - kZeroOf<V, F>>(w);
+  if constexpr (!kSignsActivations<V, F>) {
+    LoadWeightsInOrder<V, F, kTokens>(place, chunk, phase, w);
+    RaiseNumbers<V, kZero - kZeroOf<V, F>>(w);
+  }
   const int8_t* a = rows.quants + kStep * step;
   // Hidden, so that GCC does not keep the addresses of all lines and tokens for the next step.
   if constexpr (kTokens > 1) asm("" : "+r"(a));
@@ -249,7 +300,10 @@ template <typename V, typename F, int kTokens, int phase>
     } else {
       const bool is_second = kPairs && (phase * kGroups + i) % 2 == 1;
       auto& products = of_tokens.products;
-      if constexpr (kFirstHigh < 8) {
+      if constexpr (kSignsActivations<V, F>) {
+        MultiplyMagnitudes<V, F, kTokens>(place, chunk, phase, F::kGroup / 8 * i, a + F::kGroup * i,
+                                          rows.quant_stride, products);
+      } else if constexpr (kFirstHigh < 8) {
         static_assert(kGroups == 1);
 #pragma GCC unroll 8
         for (int t = 0; t < kTokens; ++t) {

@@ -11,8 +11,8 @@
 //   PointsOf    the two points of a pair
 //   IndicesAt   where the numbers of a pair lie, if they are bytes: of row 0 of a vector
 //   LineOf      a line of a step, from the same elements of the points as they are, or as numbers
-//   of
-//               levels where codes were found
+//               of levels where codes were found; points of magnitudes (HasSigns) have instead
+//   SignsOf, kByteOfSigns   words with the signs of an octet of a step, and the byte that they are
 //   BytesOf, kCodes, kNumbers, kByteOfOctet   the same for vectors that find bytes (grid_bytes.h)
 //
 // In an anonymous namespace, for the reason given in packed_formats.h.
@@ -56,11 +56,10 @@ concept LoadsPoints = requires { V::kLoadsPoints; };
 struct alignas(16) LevelTable {
   uint8_t plus[16];
   uint8_t minus[16];
-  int zero;
 };
 
 constexpr LevelTable TableOf(int zero, const int (&levels)[8]) {
-  LevelTable table = {.plus = {}, .minus = {}, .zero = zero};
+  LevelTable table = {.plus = {}, .minus = {}};
   for (int i = 0; i < 8; ++i) {
     table.plus[i] = static_cast<uint8_t>(zero + levels[i]);
     table.minus[i] = static_cast<uint8_t>(zero - levels[i]);
@@ -123,12 +122,14 @@ struct GridFormat : LargeFormat {
     return V::LoadHalves(at.lead[0] + 2 * at.lane);
   }
 
-  // d * (0.5 + s) * factor
+  // d * (0.5 + s) * factor, a power of two: exact, of 11 bits and 5.
   template <typename V>
   [[gnu::always_inline]] static inline Term<V> HalfPlus(const BlockPlace& at, typename V::Ints s,
                                                         float factor) {
-    const typename V::Floats sum = V::Add(V::Broadcast(0.5f), V::ToFloats(s));
-    return {V::Multiply(V::Multiply(ScaleOf<V>(at), sum), V::Broadcast(factor)), V::Zero()};
+    const typename V::Floats d = ScaleOf<V>(at);
+    return {V::MultiplyAdd(V::ToFloats(s), V::Multiply(d, V::Broadcast(factor)),
+                           V::Multiply(d, V::Broadcast(factor / 2))),
+            V::Zero()};
   }
 
   // 1 + 2 s
@@ -188,15 +189,9 @@ struct IQ2Format : GridFormat {
   static constexpr int kBits = 7;
   static constexpr int kZero = 64;
   static constexpr int kPairs = 2;
-  static constexpr NumberTables kNumbers = SignedNumbersOf(kZero, {8, 25, 43});
-
-  // Line j of a step, half of an octet, whose signs are byte `byte` of every word.
-  template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints SignedLine(typename V::Ints x,
-                                                                   typename V::Ints signs, int byte,
-                                                                   int j) {
-    return WithSigns<V>(kZero, x, signs, byte, j % 2);
-  }
+  static constexpr int kMagnitudes[] = {8, 25, 43};
+  static constexpr NumberTables kNumbers = SignedNumbersOf(kZero, kMagnitudes);
+  static constexpr int kByteOfSigns[] = {0, 1, 2, 3};
 };
 
 struct FormatIQ2_XXS : IQ2Format {
@@ -224,10 +219,9 @@ struct FormatIQ2_XXS : IQ2Format {
   }
 
   template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
-                                                               int /*phase*/, typename V::Ints x,
-                                                               int j) {
-    return SignedLine<V>(x, SignsOfSevens<V>(V::Load(at.Line(2 * chunk + 1))), j / 2, j);
+  [[gnu::always_inline]] static inline typename V::Ints SignsOf(const BlockPlace& at, int chunk,
+                                                                int /*phase*/, int /*octet*/) {
+    return SignsOfSevens<V>(V::Load(at.Line(2 * chunk + 1)));
   }
 
   template <typename V>
@@ -257,6 +251,7 @@ struct FormatIQ2_XS : IQ2SmallGroupFormat {
   static const GridPoint8* GridPoints() { return kGrid.data(); }
   static constexpr const auto& kCodes = kIQ2_XSCodeBytes;
   static constexpr int kByteOfOctet[] = {0, 2, 1, 3};
+  static constexpr int kByteOfSigns[] = {0, 2, 0, 2};
 
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints PointsOf(const BlockPlace& at, int chunk,
@@ -265,12 +260,10 @@ struct FormatIQ2_XS : IQ2SmallGroupFormat {
   }
 
   template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
-                                                               int /*phase*/, typename V::Ints x,
-                                                               int j) {
-    const typename V::Ints words = V::Load(at.Line(2 + 2 * chunk + j / 4));
-    const typename V::Ints sevens = Masked<V>(V::template ShiftRight<9>(words), 0x007f007f);
-    return SignedLine<V>(x, WithParity<V>(sevens), j % 4 / 2 * 2, j);
+  [[gnu::always_inline]] static inline typename V::Ints SignsOf(const BlockPlace& at, int chunk,
+                                                                int /*phase*/, int octet) {
+    const typename V::Ints words = V::Load(at.Line(2 + 2 * chunk + octet / 2));
+    return WithParity<V>(Masked<V>(V::template ShiftRight<9>(words), 0x007f007f));
   }
 
   template <typename V>
@@ -307,10 +300,9 @@ struct FormatIQ2_S : IQ2SmallGroupFormat {
   }
 
   template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int step,
-                                                               int /*phase*/, typename V::Ints x,
-                                                               int j) {
-    return SignedLine<V>(x, V::Load(at.Line(12 + step)), j / 2, j);
+  [[gnu::always_inline]] static inline typename V::Ints SignsOf(const BlockPlace& at, int step,
+                                                                int /*phase*/, int /*octet*/) {
+    return V::Load(at.Line(12 + step));
   }
 
   template <typename V>
@@ -326,18 +318,7 @@ struct FormatIQ2_S : IQ2SmallGroupFormat {
 struct IQ3Format : GridFormat {
   static constexpr int kGroup = 32;
   static constexpr int kPairs = 4;
-
-  // Line j of a step, a quad; the signs of the step are in its words.
-  template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints SignedLine(const LevelTable& levels,
-                                                                   typename V::Ints x,
-                                                                   typename V::Ints signs, int j) {
-    if constexpr (LoadsPoints<V>) {
-      return WithSigns<V>(levels.zero, x, signs, j / 2, j % 2);
-    } else {
-      return BySign<V>(signs, j / 2, j % 2, V::LookUp(levels.minus, x), V::LookUp(levels.plus, x));
-    }
-  }
+  static constexpr int kByteOfSigns[] = {0, 1, 2, 3};
 };
 
 struct FormatIQ3_XXS : IQ3Format {
@@ -370,10 +351,9 @@ struct FormatIQ3_XXS : IQ3Format {
   }
 
   template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int chunk,
-                                                               int /*phase*/, typename V::Ints x,
-                                                               int j) {
-    return SignedLine<V>(kLevels, x, SignsOfSevens<V>(V::Load(at.Line(16 + chunk))), j);
+  [[gnu::always_inline]] static inline typename V::Ints SignsOf(const BlockPlace& at, int chunk,
+                                                                int /*phase*/, int /*octet*/) {
+    return SignsOfSevens<V>(V::Load(at.Line(16 + chunk)));
   }
 
   template <typename V>
@@ -415,10 +395,9 @@ struct FormatIQ3_S : IQ3Format {
   }
 
   template <typename V>
-  [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int step,
-                                                               int /*phase*/, typename V::Ints x,
-                                                               int j) {
-    return SignedLine<V>(kLevels, x, V::Load(at.Line(19 + step)), j);
+  [[gnu::always_inline]] static inline typename V::Ints SignsOf(const BlockPlace& at, int step,
+                                                                int /*phase*/, int /*octet*/) {
+    return V::Load(at.Line(19 + step));
   }
 
   template <typename V>
@@ -571,6 +550,25 @@ struct FormatIQ1_M : IQ1Format {
     return {low, high, AsSigns<V>(V::template BytesFromBits<3, 7, 11, 15>(bits))};
   }
 };
+
+// Grids of magnitudes, whose signs stand beside the numbers of the points.
+template <typename F>
+concept HasSigns = requires { F::kByteOfSigns; };
+
+// Line j of a step of such a grid, from the same elements of the points (LineOf).
+template <typename V, typename F>
+[[gnu::always_inline]] inline typename V::Ints SignedLine(const BlockPlace& at, int chunk,
+                                                          int phase, typename V::Ints x, int j) {
+  const int octet = j / 2;
+  const typename V::Ints signs = F::template SignsOf<V>(at, chunk, phase, octet);
+  const int byte = F::kByteOfSigns[octet];
+  if constexpr (F::kPairs == 2 || LoadsPoints<V>) {
+    return WithSigns<V>(F::kZero, x, signs, byte, j % 2);
+  } else {
+    return BySign<V>(signs, byte, j % 2, V::LookUp(F::kLevels.minus, x),
+                     V::LookUp(F::kLevels.plus, x));
+  }
+}
 
 // ----------------------------------------------------------------------------------- all
 

@@ -10,6 +10,7 @@
 // In an anonymous namespace, for the reason given in packed_formats.h.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -185,7 +186,23 @@ struct ByteIndices {
   [[gnu::always_inline]] uint64_t operator()(int row, int i) const {
     return std::to_integer<uint64_t>(of_pair[4 * row + i]);
   }
+  [[gnu::always_inline]] std::array<uint64_t, 2> Both(int row) const {
+    uint16_t both;
+    std::memcpy(&both, of_pair + 4 * row, sizeof(both));
+    return {both & uint64_t{0xff}, uint64_t{both} >> 8};
+  }
 };
+
+// The same of pair `pair` of a step, where points are loaded (LoadsPoints).
+template <typename V, typename F>
+[[gnu::always_inline]] inline auto IndicesOfPair(const BlockPlace& at, int chunk, int phase,
+                                                 int pair) {
+  if constexpr (HasByteIndices<F>) {
+    return ByteIndices{F::IndicesAt(at, chunk, pair)};
+  } else {
+    return V::IndicesOf(F::template PointsOf<V>(at, chunk, phase, pair));
+  }
+}
 
 // What is looked up for n pairs of points, from `pair` on: 8 / kPairs lines of each.
 template <typename V, typename F, int n>
@@ -195,7 +212,7 @@ template <typename V, typename F, int n>
   if constexpr (LoadsPoints<V> && HasByteIndices<F>) {
 #pragma GCC unroll 4
     for (int i = 0; i < n; ++i) {
-      V::LookUpBy(F::GridPoints(), ByteIndices{F::IndicesAt(at, chunk, pair + i)},
+      V::LookUpBy(F::GridPoints(), IndicesOfPair<V, F>(at, chunk, phase, pair + i),
                   lines + kLines * i);
     }
     return;
@@ -218,6 +235,17 @@ template <typename V, typename F, int n>
   }
 }
 
+// Line j of a step of a grid, from what was looked up for it.
+template <typename V, typename F>
+[[gnu::always_inline]] inline typename V::Ints LineOfPoints(const BlockPlace& at, int chunk,
+                                                            int phase, typename V::Ints x, int j) {
+  if constexpr (HasSigns<F>) {
+    return SignedLine<V, F>(at, chunk, phase, x, j);
+  } else {
+    return F::template LineOf<V>(at, chunk, phase, x, j);
+  }
+}
+
 // One line of a step, and all eight.
 template <typename V, typename F>
 [[gnu::always_inline]] inline typename V::Ints LoadLine(const BlockPlace& at, int chunk, int phase,
@@ -228,7 +256,7 @@ template <typename V, typename F>
     constexpr int kLines = 8 / F::kPairs;
     typename V::Ints lines[kLines];
     LookUpPairs<V, F, 1>(at, chunk, phase, j / kLines, lines);
-    return F::template LineOf<V>(at, chunk, phase, lines[j % kLines], j);
+    return LineOfPoints<V, F>(at, chunk, phase, lines[j % kLines], j);
   } else {
     return F::template LineOf<V>(at, chunk, phase, j);
   }
@@ -242,7 +270,7 @@ template <typename V, typename F>
   } else if constexpr (HasGrid<F>) {
     LookUpPairs<V, F, F::kPairs>(at, chunk, phase, 0, w);
 #pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) w[j] = F::template LineOf<V>(at, chunk, phase, w[j], j);
+    for (int j = 0; j < 8; ++j) w[j] = LineOfPoints<V, F>(at, chunk, phase, w[j], j);
   } else {
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) w[j] = F::template LineOf<V>(at, chunk, phase, j);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/x86/asks_ahead.h"
 #include "kernels/x86/table_words.h"
@@ -137,7 +138,7 @@ struct Lanes8 {
   template <typename Indices>
   THAW_INLINE void LookUpBy(const GridPoint8* points, const Indices& index, Ints* lines) {
     for (int i = 0; i < 2; ++i) {
-      __m256i octets[2];
+      Ints octets[2];
       LookUpOctets(points, index, i, octets);
       SplitOctets(octets[0], octets[1], lines + 2 * i);
     }
@@ -145,7 +146,9 @@ struct Lanes8 {
   // The quads as [0] and [1].
   template <typename Indices>
   THAW_INLINE void LookUpBy(const GridPoint4* points, const Indices& index, Ints* lines) {
-    for (int i = 0; i < 2; ++i) lines[i] = LookUpQuads(points, index, i);
+    Ints quads[2];
+    LookUpQuads(points, index, quads);
+    for (int i = 0; i < 2; ++i) lines[i] = quads[i];
   }
   // The lower halves of words as index(row, 0), the upper as index(row, 1).
   THAW_INLINE VectorIndices IndicesOf(Ints x) { return VectorIndices(x); }
@@ -155,6 +158,70 @@ struct Lanes8 {
     const __m256 b = _mm256_castsi256_ps(odd);
     lines[0] = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88));
     lines[1] = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd));
+  }
+
+  // Eight elements of every row in two vectors, where magnitudes are multiplied as they come and
+  // the activations take the signs: octets of rows 0, 1, 4, 5 and of rows 2, 3, 6, 7,
+  struct OctetVectors {
+    template <typename Indices>
+    THAW_INLINE void LookUp(const GridPoint8* points, const Indices& of_two, int octet,
+                            Ints (&of_rows)[2]) {
+      LookUpOctets(points, of_two, octet, of_rows);
+    }
+    THAW_INLINE Ints Activations(const int8_t* a, int /*i*/) {
+      int64_t eight;
+      std::memcpy(&eight, a, sizeof(eight));
+      return _mm256_set1_epi64x(eight);
+    }
+    THAW_INLINE Ints Signs(Ints words, int byte, int i) {
+      const __m256i of_rows = _mm256_setr_epi32(0, 0, 0x04040404, 0x04040404,  //
+                                                0, 0, 0x04040404, 0x04040404);
+      return SignsOfBits(
+          _mm256_shuffle_epi8(words, _mm256_add_epi8(of_rows, BroadcastByte(8 * i + byte))),
+          0x8040201008040201);
+    }
+    THAW_INLINE Ints Sum(Ints even, Ints odd) {
+      Ints halves[2];
+      SplitOctets(even, odd, halves);
+      return Lanes8::Add(halves[0], halves[1]);
+    }
+  };
+  // or two quads of all rows.
+  struct QuadVectors {
+    template <typename Indices>
+    THAW_INLINE void LookUp(const GridPoint4* points, const Indices& of_two, int /*octet*/,
+                            Ints (&of_rows)[2]) {
+      LookUpQuads(points, of_two, of_rows);
+    }
+    THAW_INLINE Ints Activations(const int8_t* a, int i) { return BroadcastFour(a + 4 * i); }
+    THAW_INLINE Ints Signs(Ints words, int byte, int i) {
+      return SignsOfBits(ShuffleBytes(words, 0x01010101 * byte),
+                         i == 0 ? 0x0804020108040201 : 0x8040201080402010);
+    }
+    THAW_INLINE Ints Sum(Ints first, Ints second) { return Lanes8::Add(first, second); }
+  };
+  template <typename F>
+  using OctetVectorsOf = std::conditional_t<F::kPairs == 2, OctetVectors, QuadVectors>;
+
+  // Bytes below 0 where the one bit of the pattern is set in `bits`, and above 0 elsewhere.
+  THAW_INLINE Ints SignsOfBits(Ints bits, uint64_t pattern) {
+    // Carries that bit into the upper one, or sets a lower one.
+    uint64_t raise = 0;
+    for (int shift = 0; shift < 64; shift += 8) {
+      const uint64_t bit = pattern >> shift & 0xff;
+      raise |= (bit == 0x80 ? 1 : 0x80 - bit) << shift;
+    }
+    return AddBytes(And(bits, _mm256_set1_epi64x(static_cast<int64_t>(pattern))),
+                    _mm256_set1_epi64x(static_cast<int64_t>(raise)));
+  }
+  // -x where `signs` is below 0.
+  THAW_INLINE Ints WithSignsOf(Ints x, Ints signs) { return _mm256_sign_epi8(x, signs); }
+
+  // sum + the products of four bytes each of w[0] and w[1], below 64, with a[0] and a[1].
+  THAW_INLINE Ints AddTwoProducts(Ints sum, const Ints (&w)[2], const Ints (&a)[2]) {
+    Ints halves = _mm256_maddubs_epi16(w[0], a[0]);
+    AddHalves(halves, _mm256_maddubs_epi16(w[1], a[1]));
+    return AddPairs(sum, halves);
   }
 
   THAW_INLINE Floats AsFloats(Ints x) { return _mm256_castsi256_ps(x); }

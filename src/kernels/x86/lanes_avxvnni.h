@@ -22,6 +22,9 @@ struct Vectors8Vnni : Lanes8 {
   THAW_INLINE Ints AddFourOf(Ints sum, Ints w, const int8_t* a) {
     return AddFour(sum, w, BroadcastFour(a));
   }
+  THAW_INLINE Ints AddTwoProducts(Ints sum, const Ints (&w)[2], const Ints (&a)[2]) {
+    return AddFour(AddFour(sum, w[0], a[0]), w[1], a[1]);
+  }
 };
 
 template <typename Instruction>

@@ -5,8 +5,10 @@
 
 #include <immintrin.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "kernels/codebooks.h"
 
@@ -44,22 +46,35 @@ template <typename Indices>
   octets[1] = _mm256_inserti128_si256(_mm256_castsi128_si256(both(2)), both(6), 1);
 }
 
-// Quad `i` of eight rows, in their order.
+// Two quads of eight rows, in their order. A CPU does little here but load: where both numbers of a
+// row come with one load (Both), they are taken row by row, else quad by quad.
 template <typename Indices>
-[[gnu::always_inline]] static inline __m256i LookUpQuads(const GridPoint4* points,
-                                                         const Indices& index, int i) {
-  const auto four = [&](int row) {
-    const auto quad = [&](int of_row) {
-      int32_t elements;
-      std::memcpy(&elements, points + index(of_row, i), sizeof(elements));
-      return elements;
-    };
-    __m128i quads = _mm_cvtsi32_si128(quad(row));
-    quads = _mm_insert_epi32(quads, quad(row + 1), 1);
-    quads = _mm_insert_epi32(quads, quad(row + 2), 2);
-    return _mm_insert_epi32(quads, quad(row + 3), 3);
+[[gnu::always_inline]] static inline void LookUpQuads(const GridPoint4* points,
+                                                      const Indices& index, __m256i (&quads)[2]) {
+  __m128i of_rows[2][2];  // [quad][rows 0 to 3, 4 to 7]
+  const auto put = [&]<int place>(int i, int half, uint64_t number) __attribute__((always_inline)) {
+    int32_t elements;
+    std::memcpy(&elements, points + number, sizeof(elements));
+    __m128i& x = of_rows[i][half];
+    x = place == 0 ? _mm_cvtsi32_si128(elements) : _mm_insert_epi32(x, elements, place);
   };
-  return _mm256_inserti128_si256(_mm256_castsi128_si256(four(0)), four(4), 1);
+  const auto put_rows = [&]<int... place>(int half, std::integer_sequence<int, place...>)
+      __attribute__((always_inline)) {
+    if constexpr (requires { index.Both(0); }) {
+      const std::array<uint64_t, 2> numbers[] = {index.Both(4 * half + place)...};
+      ((put.template operator()<place>(0, half, numbers[place][0]),
+        put.template operator()<place>(1, half, numbers[place][1])),
+       ...);
+    } else {
+      (put.template operator()<place>(0, half, index(4 * half + place, 0)), ...);
+      (put.template operator()<place>(1, half, index(4 * half + place, 1)), ...);
+    }
+  };
+  put_rows(0, std::make_integer_sequence<int, 4>());
+  put_rows(1, std::make_integer_sequence<int, 4>());
+  for (int i = 0; i < 2; ++i) {
+    quads[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(of_rows[i][0]), of_rows[i][1], 1);
+  }
 }
 
 }  // namespace
