@@ -1,10 +1,10 @@
 // How packed blocks of ternary numbers (TQ) and of points of a grid (IQ1, IQ2, IQ3) are read into
 // vectors: formats as in packed_formats.h, which says what a format is.
 //
-// Points are looked up two of each row at once, by numbers of 16 bits in the halves of words. Those
-// of eight elements, octets, are loaded one by one as they are, and so are those of four, quads, by
-// vectors of eight rows (LoadsPoints); others find the codes of quads (kernels/codebooks.h). A
-// format of a grid says
+// Points are looked up two of each row at once, by numbers of 16 bits in the halves of words, or by
+// bytes. Those of eight elements, octets, are loaded one by one as they are, and so are those of
+// four, quads, by vectors of eight rows (LoadsPoints); others find the codes of quads
+// (kernels/codebooks.h). A format of a grid says
 //
 //   kGrid, GridPoints   the points of octets, or the codes of quads; the points of either
 //   kPairs      pairs of points of each row in a step: 2 of octets, 4 of quads
@@ -48,9 +48,11 @@ template <typename V>
   return LowNibbles<V>(V::Or(apart, V::template ShiftRight<4>(apart)));
 }
 
-// Vectors that load quads as they are.
-template <typename V>
-concept LoadsPoints = requires { V::kLoadsPoints; };
+// Vectors that load the points of a format as they are.
+template <typename V, typename F>
+concept LoadsPoints = requires(typename V::Ints x, typename V::Ints* lines) {
+  V::LookUpBy(F::GridPoints(), V::IndicesOf(x), lines);
+};
 
 // Levels of a grid, as the lanes look them up: a zero point plus and minus each.
 struct alignas(16) LevelTable {
@@ -562,7 +564,7 @@ template <typename V, typename F>
   const int octet = j / 2;
   const typename V::Ints signs = F::template SignsOf<V>(at, chunk, phase, octet);
   const int byte = F::kByteOfSigns[octet];
-  if constexpr (F::kPairs == 2 || LoadsPoints<V>) {
+  if constexpr (LoadsPoints<V, F>) {
     return WithSigns<V>(F::kZero, x, signs, byte, j % 2);
   } else {
     return BySign<V>(signs, byte, j % 2, V::LookUp(F::kLevels.minus, x),

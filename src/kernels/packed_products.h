@@ -7,8 +7,7 @@
 //   kWidthsAlike    numbers of all widths are multiplied in the same way, without overflow
 //   kTakesLinesInTurn   a few tokens are multiplied with a line each before the next line
 //   kTakesHighNibbles   high nibbles are multiplied as 16 times the numbers
-//   kLoadsPoints    quads of a grid are loaded as they are (LookUpBy); absent: LookUpHalves
-//   OctetVectors    activations take the signs of a grid's magnitudes, in few tokens
+//   OctetVectors    few tokens take the signs of a grid's magnitudes; absent: the weights do
 //   kPairsLines     a panel's lines are kept in pairs; kPairsSums: many whole sums scaled so
 //   kScalesHalves   sums of products come as halves and are scaled as such (AddScaledDot)
 //   kScalesWords    AddScaled takes a scale as a word, not as its lower half

@@ -209,7 +209,7 @@ template <typename V, typename F, int n>
 [[gnu::always_inline]] inline void LookUpPairs(const BlockPlace& at, int chunk, int phase, int pair,
                                                typename V::Ints (&lines)[8 / F::kPairs * n]) {
   constexpr int kLines = 8 / F::kPairs;
-  if constexpr (LoadsPoints<V> && HasByteIndices<F>) {
+  if constexpr (LoadsPoints<V, F> && HasByteIndices<F>) {
 #pragma GCC unroll 4
     for (int i = 0; i < n; ++i) {
       V::LookUpBy(F::GridPoints(), IndicesOfPair<V, F>(at, chunk, phase, pair + i),
@@ -220,14 +220,11 @@ template <typename V, typename F, int n>
   typename V::Ints points[n];
 #pragma GCC unroll 4
   for (int i = 0; i < n; ++i) points[i] = F::template PointsOf<V>(at, chunk, phase, pair + i);
-  if constexpr (LoadsPoints<V>) {
+  if constexpr (LoadsPoints<V, F>) {
 #pragma GCC unroll 4
     for (int i = 0; i < n; ++i) {
       V::LookUpBy(F::GridPoints(), V::IndicesOf(points[i]), lines + kLines * i);
     }
-  } else if constexpr (F::kPairs == 2) {
-#pragma GCC unroll 4
-    for (int i = 0; i < n; ++i) V::LookUpOctets(F::GridPoints(), points[i], lines + 4 * i);
   } else {
     V::LookUpHalves(F::kGrid, points);
 #pragma GCC unroll 8

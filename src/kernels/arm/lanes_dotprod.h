@@ -167,16 +167,25 @@ struct Lanes4 {
       x[i] = LookUpEight(reinterpret_cast<const uint16_t*>(&table), x[i]);
     }
   }
-  // The points of 8 bytes that the lower halves of words name as lines [0] and [1], four bytes of
-  // each row, and of the upper halves as [2] and [3].
-  THAW_INLINE void LookUpOctets(const GridPoint8* points, Ints x, Ints* lines) {
-    const uint16x8_t at = vreinterpretq_u16_s32(x);
-    SplitOctets(LoadPoints(points, vgetq_lane_u16(at, 0), vgetq_lane_u16(at, 2)),
-                LoadPoints(points, vgetq_lane_u16(at, 4), vgetq_lane_u16(at, 6)), lines);
-    SplitOctets(LoadPoints(points, vgetq_lane_u16(at, 1), vgetq_lane_u16(at, 3)),
-                LoadPoints(points, vgetq_lane_u16(at, 5), vgetq_lane_u16(at, 7)), lines + 2);
+  // The octets that index(row, 0) names as lines [0] and [1], four bytes of each row, and those of
+  // index(row, 1) as [2] and [3].
+  template <typename Indices>
+  THAW_INLINE void LookUpBy(const GridPoint8* points, const Indices& index, Ints* lines) {
+    for (int i = 0; i < 2; ++i) {
+      SplitOctets(LoadPoints(points, index(0, i), index(1, i)),
+                  LoadPoints(points, index(2, i), index(3, i)), lines + 2 * i);
+    }
   }
-  THAW_INLINE Ints LoadPoints(const GridPoint8* points, uint16_t row, uint16_t next) {
+  // The lower halves of words as index(row, 0), the upper as index(row, 1).
+  struct RowIndices {
+    uint16x8_t numbers;
+
+    [[gnu::always_inline]] uint64_t operator()(int row, int i) const {
+      return numbers[2 * row + i];
+    }
+  };
+  THAW_INLINE RowIndices IndicesOf(Ints x) { return {vreinterpretq_u16_s32(x)}; }
+  THAW_INLINE Ints LoadPoints(const GridPoint8* points, uint64_t row, uint64_t next) {
     return vreinterpretq_s32_s8(
         vcombine_s8(vld1_s8(reinterpret_cast<const int8_t*>(points + row)),
                     vld1_s8(reinterpret_cast<const int8_t*>(points + next))));

@@ -134,7 +134,6 @@ struct Lanes8 {
   }
   // The octets that index(row, 0) names as lines [0] and [1], four bytes of each row, and those of
   // index(row, 1) as [2] and [3].
-  static constexpr bool kLoadsPoints = true;
   template <typename Indices>
   THAW_INLINE void LookUpBy(const GridPoint8* points, const Indices& index, Ints* lines) {
     for (int i = 0; i < 2; ++i) {

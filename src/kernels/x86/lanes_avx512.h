@@ -139,20 +139,31 @@ struct Vectors16 {
       }
     }
   }
-  // The points of 8 bytes that the lower halves of words name as lines [0] and [1], four bytes of
-  // each row, and of the upper halves as [2] and [3].
-  THAW_INLINE void LookUpOctets(const GridPoint8* points, Ints x, Ints* lines) {
-    __m256i low[2][2];
-    __m256i high[2][2];
-    const auto look_up = [&](__m256i half, __m256i(&octets)[2][2]) {
-      const VectorIndices indices(half);
-      for (int i = 0; i < 2; ++i) thaw::LookUpOctets(points, indices, i, octets[i]);
-    };
-    look_up(_mm512_castsi512_si256(x), low);
-    look_up(_mm512_extracti64x4_epi64(x, 1), high);
+  // The octets that index(row, 0) names as lines [0] and [1], four bytes of each row, and those of
+  // index(row, 1) as [2] and [3].
+  template <typename Indices>
+  THAW_INLINE void LookUpBy(const GridPoint8* points, const Indices& index, Ints* lines) {
+    const auto further = [&](int row, int i) { return index(row + 8, i); };
     for (int i = 0; i < 2; ++i) {
-      SplitOctets(Join(low[i][0], high[i][0]), Join(low[i][1], high[i][1]), lines + 2 * i);
+      __m256i low[2];
+      __m256i high[2];
+      LookUpOctets(points, index, i, low);
+      LookUpOctets(points, further, i, high);
+      SplitOctets(Join(low[0], high[0]), Join(low[1], high[1]), lines + 2 * i);
     }
+  }
+  // The lower halves of words as index(row, 0), the upper as index(row, 1).
+  struct RowIndices {
+    VectorIndices low;
+    VectorIndices high;
+
+    [[gnu::always_inline]] uint64_t operator()(int row, int i) const {
+      return row < 8 ? low(row, i) : high(row - 8, i);
+    }
+  };
+  THAW_INLINE RowIndices IndicesOf(Ints x) {
+    return {VectorIndices(_mm512_castsi512_si256(x)),
+            VectorIndices(_mm512_extracti64x4_epi64(x, 1))};
   }
   THAW_INLINE Ints Join(__m256i low, __m256i high) {
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
