@@ -145,9 +145,7 @@ struct Lanes8 {
   // The quads as [0] and [1].
   template <typename Indices>
   THAW_INLINE void LookUpBy(const GridPoint4* points, const Indices& index, Ints* lines) {
-    Ints quads[2];
-    LookUpQuads(points, index, quads);
-    for (int i = 0; i < 2; ++i) lines[i] = quads[i];
+    LookUpQuads(points, index, lines);
   }
   // The lower halves of words as index(row, 0), the upper as index(row, 1).
   THAW_INLINE VectorIndices IndicesOf(Ints x) { return VectorIndices(x); }

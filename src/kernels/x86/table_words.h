@@ -50,7 +50,7 @@ template <typename Indices>
 // row come with one load (Both), they are taken row by row, else quad by quad.
 template <typename Indices>
 [[gnu::always_inline]] static inline void LookUpQuads(const GridPoint4* points,
-                                                      const Indices& index, __m256i (&quads)[2]) {
+                                                      const Indices& index, __m256i* quads) {
   __m128i of_rows[2][2];  // [quad][rows 0 to 3, 4 to 7]
   const auto put = [&]<int place>(int i, int half, uint64_t number) __attribute__((always_inline)) {
     int32_t elements;
