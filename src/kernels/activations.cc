@@ -32,6 +32,7 @@ int64_t QuantizedBytes(int64_t n_tokens, int64_t k) {
          2 * TermBytes(n_tokens * (k / kActivationSum)) +
          3 * TermBytes(n_tokens * (k / kActivationStep)) +
          HalfBytes(n_tokens * (k / kActivationSum)) + HalfBytes(n_tokens * (k / kActivationStep)) +
+         HalfBytes(n_tokens * (k / 4)) + HalfBytes(n_tokens * (k / 8)) +
          OutlierBytes(n_tokens, k) + TermBytes(n_tokens * OutlierSegments(k));
 }
 
@@ -83,6 +84,8 @@ Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, st
   take(activations.corrections, TermBytes(n_tokens * (k / kActivationSum)));
   take(activations.step_corrections, TermBytes(n_tokens * (k / kActivationStep)));
   take(activations.second_corrections, TermBytes(n_tokens * (k / kActivationStep)));
+  take(activations.pair_corrections, HalfBytes(n_tokens * (k / 4)));
+  take(activations.wide_pair_corrections, HalfBytes(n_tokens * (k / 8)));
   take(activations.outliers, OutlierBytes(n_tokens, k));
   take(activations.outlier_ends, TermBytes(n_tokens * OutlierSegments(k)));
   return activations;
@@ -104,6 +107,8 @@ Activations TokensOf(const Activations& all, int64_t first, int64_t count) {
   some.corrections += first * (k / kActivationSum);
   some.step_corrections += first * (k / kActivationStep);
   some.second_corrections += first * (k / kActivationStep);
+  some.pair_corrections += first * (k / 4);
+  some.wide_pair_corrections += first * (k / 8);
   some.outliers += first * MaxOutliers(k);
   some.outlier_ends += first * OutlierSegments(k);
   return some;

@@ -47,6 +47,7 @@ inline constexpr int64_t kWideOutlierRatio = 5;
 inline constexpr int64_t kOutlierSegment = 2048;
 
 inline constexpr int32_t kCorrectionUnit = 128;
+inline constexpr int32_t kPairUnit = 64;
 
 // What is made of the floats for the weights that read them. Where weights want different copies,
 // the last of those serves all.
@@ -90,6 +91,12 @@ struct Activations {
   // [n_tokens, k / 32], written for wide copies alone: those of the second 16 of each 32, plus
   // 2^15.
   int32_t* second_corrections = nullptr;
+
+  // -kPairUnit times the sum of the quants that are the first or second of their four, and of those
+  // that are the third or fourth, modulo 2^16: what unsigned weights q + kPairUnit make sums of
+  // products of pairs too large by. Of 8 quants; of 16, written for wide copies alone.
+  int16_t* pair_corrections = nullptr;       // [n_tokens, k / 8, 2]
+  int16_t* wide_pair_corrections = nullptr;  // [n_tokens, k / 16, 2]
 
   // [n_tokens, MaxOutliers(k)], indexes ascending. outlier_ends [n_tokens, OutlierSegments(k)]: how
   // many of a token's lie in this segment or before it.

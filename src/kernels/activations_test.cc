@@ -16,6 +16,7 @@ namespace {
 class QuantizeKernels : public EachKernelTable {};
 
 constexpr int64_t kLength = 96;
+constexpr int64_t kWideLength = 2 * kWideActivationBlock;
 constexpr int64_t kTokens = 200;
 
 // Values from the smallest subnormals to 2^60, with zeros, ties and equal blocks among them.
@@ -86,6 +87,45 @@ TEST_P(QuantizeKernels, TheSumsAreThoseOfTheQuantizedValues) {
     EXPECT_EQ(activations.view().step_corrections[group / 2], -kCorrectionUnit * sum_of_step);
     sum_of_step = 0;
   }
+}
+
+// -kPairUnit times the sum of quants [first, first + 2) of each four of n, modulo 2^16.
+int16_t PairCorrectionOf(const int8_t* quants, int64_t first, int64_t n) {
+  int32_t sum = 0;
+  for (int64_t i = first; i < first + n; i += 4) sum += quants[i] + quants[i + 1];
+  return static_cast<int16_t>(-kPairUnit * sum);
+}
+
+TEST_P(QuantizeKernels, PairCorrectionsAreThoseOfTheQuantizedValues) {
+  std::mt19937 random(8);
+  constexpr int64_t kNarrowLength = kWideLength + kActivationStep;
+  std::vector<float> values = RandomFloats(2 * kNarrowLength, random);
+  // Alike, so that the sums are as large as they can be.
+  std::fill_n(values.begin() + 64, 32, 4.0f);
+  std::fill_n(values.begin() + 96, 32, -4.0f);
+  const OwnedActivations narrow(table(), values, 2, kNarrowLength);
+  values.resize(2 * kWideLength);
+  const OwnedActivations wide(table(), values, 2, kWideLength, ActivationCopy::kWide);
+  const auto quants_of = [](const Activations& a, int64_t token) {
+    return a.quants + token * QuantStride(a.k);
+  };
+  for (const OwnedActivations* activations : {&narrow, &wide}) {
+    const Activations& a = activations->view();
+    for (int64_t i = 0; i < 2 * (a.k / 4); ++i) {
+      const int64_t at = i % (a.k / 4);
+      const int8_t* quants = quants_of(a, i / (a.k / 4)) + at / 2 * 8;
+      ASSERT_EQ(a.pair_corrections[i], PairCorrectionOf(quants, at % 2 * 2, 8)) << i;
+    }
+  }
+  const Activations& a = wide.view();
+  for (int64_t i = 0; i < 2 * (a.k / 8); ++i) {
+    const int64_t at = i % (a.k / 8);
+    const int8_t* quants = quants_of(a, i / (a.k / 8)) + at / 2 * 16;
+    ASSERT_EQ(a.wide_pair_corrections[i], PairCorrectionOf(quants, at % 2 * 2, 16)) << i;
+  }
+  const Activations second = TokensOf(a, 1, 1);
+  EXPECT_EQ(second.pair_corrections, a.pair_corrections + a.k / 4);
+  EXPECT_EQ(second.wide_pair_corrections, a.wide_pair_corrections + a.k / 8);
 }
 
 TEST_P(QuantizeKernels, OutliersAreKeptApartAndLeaveTheirBlockItsSteps) {
@@ -160,8 +200,6 @@ TEST_P(QuantizeKernels, ABlockWithoutFiniteLargestValueGetsItAsItsScale) {
   EXPECT_TRUE(std::isnan(activations.view().scales[1]));
   EXPECT_EQ(activations.view().sums[0], 0.0f);
 }
-
-constexpr int64_t kWideLength = 2 * kWideActivationBlock;
 
 // Tokens of a wide copy: random ones, with outliers, and such that magnitudes add up to too much.
 std::vector<float> WideValues(std::mt19937& random) {

@@ -130,9 +130,10 @@ template <typename V, typename F>
                                  TermOfGroup<F>(2 * pair + 1) % 4);
 }
 
-// The scale of a group as V::AddScaled takes it.
+// The scale of a group as V::AddScaled takes it, or as halves meet it.
 template <typename V, typename F>
 [[gnu::always_inline]] inline typename V::Ints WholeScaleOf(const BlockPlace& at, int group) {
+  if constexpr (V::kScalesHalves) return ScalesOf<V, F>(at, group, group);
   const int term = TermOfGroup<F>(group);
   const typename V::Ints scales = F::template FourTermsOf<V>(at, term / 4).scales;
   if constexpr (V::kScalesWords) {
@@ -150,11 +151,7 @@ struct Terms<V, F> {
   [[gnu::always_inline]] explicit Terms(const BlockPlace& at) {
 #pragma GCC unroll 16
     for (int group = 0; group < kGroupsOfBlock<F>; ++group) {
-      if constexpr (V::kScalesHalves) {
-        scale[group] = ScalesOf<V, F>(at, group, group);
-      } else {
-        scale[group] = WholeScaleOf<V, F>(at, group);
-      }
+      scale[group] = WholeScaleOf<V, F>(at, group);
     }
   }
 };
@@ -325,6 +322,8 @@ struct TokenRows {
   const int32_t* corrections;
   const int32_t* step_corrections;
   const int32_t* second_corrections;
+  const int16_t* pair_corrections;
+  const int16_t* wide_pair_corrections;
   const Outlier* outliers;
   const int32_t* outlier_ends;
   int64_t k;
@@ -340,6 +339,8 @@ struct TokenRows {
         corrections(a.corrections + token * (a.k / 16)),
         step_corrections(a.step_corrections + token * (a.k / 32)),
         second_corrections(a.second_corrections + token * (a.k / 32)),
+        pair_corrections(a.pair_corrections + token * (a.k / 4)),
+        wide_pair_corrections(a.wide_pair_corrections + token * (a.k / 8)),
         outliers(a.outliers + token * MaxOutliers(a.k)),
         outlier_ends(a.outlier_ends + token * OutlierSegments(a.k)),
         k(a.k),
@@ -366,6 +367,15 @@ struct TokenRows {
   // Of the second half of a step, plus 2^15.
   int32_t SecondCorrection(int64_t t, int64_t step) const {
     return second_corrections[t * (k / 32) + step];
+  }
+
+  // Both pair corrections of n quants, 8 or 16: the first one in the lower half.
+  template <int n>
+  int32_t PairCorrection(int64_t t, int64_t i) const {
+    const int16_t* of_quants = n == 16 ? wide_pair_corrections : pair_corrections;
+    int32_t both;
+    std::memcpy(&both, of_quants + t * (k / n * 2) + 2 * i, sizeof(both));
+    return both;
   }
 
   // The scale of the activations of a step.

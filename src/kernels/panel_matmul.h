@@ -31,9 +31,9 @@ constexpr int64_t PanelRows(int64_t k) {
   return 6 * k <= kHalfOfNearCache ? kMaxPanelRows : kMaxPanelRows / 2;
 }
 
-// What kernels/panel_products.h unpacks a part of two groups of packed rows to, 122 KiB, or
+// What kernels/panel_products.h unpacks a part of two groups of packed rows to, 186 KiB, or
 // kernels/x86/packed_tiles.h, with its products and sums, 158 KiB.
-inline constexpr int64_t kPackedScratchBytes = int64_t{158} << 10;
+inline constexpr int64_t kPackedScratchBytes = int64_t{186} << 10;
 
 // Unpacked rows (kernels/unpack.h):
 // weight[row][i] = scales[row][i / 16] * quants[row][i] + offsets[row][i / 16].

@@ -21,11 +21,18 @@ inline constexpr int64_t kPanelGroups = 2;
 inline constexpr int64_t kPanelRows = kPanelGroups * kGroupRows;
 inline constexpr int64_t kPanelLineBytes = 4 * kPanelRows;
 
+// Whether sums of products of pairs stay halves that go on from the pair corrections: what their
+// zero point adds overflows then and is taken off again, modulo 2^16.
+template <typename V, typename Kind>
+inline constexpr bool kCorrectsPairs =
+    V::kScalesHalves && !Kind::kHasOffsets && (IsWhole<Kind> || Kind::kBits == 7);
+
 // The zero point of a panel's numbers. Where the lanes multiply unsigned bytes all are given that
 // of the corrections, so that they need no shift; where they multiply any signed ones it is taken
 // off, and there are no corrections.
 template <typename V, typename F>
 inline constexpr int kPanelZeroOf = [] {
+  if (kCorrectsPairs<V, F>) return int{kPairUnit};
   const bool is_signed = V::kSignedPanels && (F::kBits == 8 || V::kWidthsAlike);
   if (F::kZero == 0 || is_signed) return 0;
   return V::kWidthsAlike ? kCorrectionUnit : F::kZero;
@@ -50,7 +57,7 @@ struct BlockTerms {
 
 // Two groups of rows (or one), unpacked: the memory of a panel.
 struct Panel {
-  std::byte* lines;  // [kSegment / 4, kPanelRows, 4]
+  std::byte* lines;  // [kSegment / 4, kPanelRows, 4], or of 16 bits [kSegment / 2, kPanelRows, 2]
   float* scales;     // [kSegment / 16, kPanelRows]; [kSegment / 32, ...] where 32 share a scale
   float* offsets;    // the same
 
@@ -60,23 +67,29 @@ struct Panel {
 
   static constexpr int64_t kOfGroups = kPanelRows * (kSegment / 16);
 
+  static constexpr int64_t kMostLineBytes = 2 * kPanelRows * kSegment;
+
   explicit Panel(std::byte* scratch)
       : lines(scratch),
-        scales(reinterpret_cast<float*>(scratch + kPanelRows * kSegment)),
+        scales(reinterpret_cast<float*>(scratch + kMostLineBytes)),
         offsets(scales + kOfGroups),
         whole_scales(reinterpret_cast<std::byte*>(offsets + kOfGroups)),
         terms(whole_scales + 4 * kOfGroups) {}
 };
 
 inline constexpr int64_t kPanelBytes =
-    kPanelRows * kSegment + 4 * 3 * Panel::kOfGroups + BlockTerms::kBytes;
+    Panel::kMostLineBytes + 4 * 3 * Panel::kOfGroups + BlockTerms::kBytes;
 
 static_assert(kPanelBytes <= kPackedScratchBytes);
 
-// Whether a panel's numbers are multiplied as 16 bits, with activations that are widened for every
+// Whether a panel's numbers are of 16 bits, multiplied with activations that are widened for every
 // tile.
 template <typename V, typename Kind>
 inline constexpr bool kIsWidened = Kind::kBits == 8 && V::kWidensBytes;
+
+// Elements of every row in a line of a panel.
+template <typename V, typename Kind>
+inline constexpr int64_t kElementsOfLine = kIsWidened<V, Kind> ? 2 : 4;
 
 // `kPanelZero`: what the panel's numbers are too large by; with 0 they are signed bytes.
 template <typename V, typename F, int kPanelZero, int phase>
@@ -89,13 +102,19 @@ template <typename V, typename F, int kPanelZero, int phase>
 #pragma GCC unroll 4
     for (int j = 0; j < 8; j += 2) V::PairLines(w[j], w[j + 1]);
   }
-  if constexpr (kIsWidened<V, F>) {
+  constexpr int64_t kLines = kStep / kElementsOfLine<V, F>;
+  std::byte* to = lines + (chunk * F::kPhases + phase) * kLines * kPanelLineBytes;
 #pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) w[j] = V::PairBytes(w[j]);
+  for (int j = 0; j < 8; ++j) {
+    if constexpr (kIsWidened<V, F>) {
+      typename V::Ints halves[2];
+      V::WidenLine(w[j], halves);
+      V::Store(halves[0], to + 2 * j * kPanelLineBytes);
+      V::Store(halves[1], to + (2 * j + 1) * kPanelLineBytes);
+    } else {
+      V::Store(w[j], to + j * kPanelLineBytes);
+    }
   }
-  std::byte* to = lines + (chunk * F::kPhases + phase) * 8 * kPanelLineBytes;
-#pragma GCC unroll 8
-  for (int j = 0; j < 8; ++j) V::Store(w[j], to + j * kPanelLineBytes);
 }
 
 // The terms of block `block` of a segment, for rows [row, row + lanes) of a panel.
@@ -158,7 +177,7 @@ template <typename V, typename F, int kPanelZero>
         ForEachPhase<F>(
             [&]<int phase>() { UnpackStep<V, F, kPanelZero, phase>(place, chunk, lines); });
       }
-      lines += kStepsOfBlock<F> * 8 * kPanelLineBytes;
+      lines += F::kBlock / kElementsOfLine<V, F> * kPanelLineBytes;
     }
   }
 }
@@ -262,13 +281,14 @@ using PanelKindOf = LikeFormat<PanelKind<V::kWidthsAlike ? 8
                                F>;
 
 // The line of a panel that holds element `index`, or the pair of lines.
-template <typename V>
+template <typename V, typename Kind>
 [[gnu::always_inline]] inline const std::byte* PanelLine(const Panel& panel, int64_t index) {
-  return panel.lines + (V::kPairsLines ? index / 8 * 2 : index / 4) * kPanelLineBytes;
+  const int64_t line = V::kPairsLines ? index / 8 * 2 : index / kElementsOfLine<V, Kind>;
+  return panel.lines + line * kPanelLineBytes;
 }
 
 // The words with element `index` of the vector of rows from `row` on.
-template <typename V, typename Kind>
+template <typename V>
 [[gnu::always_inline]] inline typename V::Ints PanelWords(const std::byte* line, int64_t row,
                                                           int64_t index) {
   const typename V::Ints words = V::Load(line + 4 * row);
@@ -276,17 +296,20 @@ template <typename V, typename Kind>
     const typename V::Ints second = V::Load(line + kPanelLineBytes + 4 * row);
     return V::LineOfPair(words, second, static_cast<int>(index / 4 % 2));
   }
-  if constexpr (kIsWidened<V, Kind>) return V::UnpairBytes(words);
   return words;
 }
 
-// Byte `index` of every word, a number of the panel. Where the lanes do not multiply bytes as the
-// panel has them, it is brought to the upper end of its word; a signed one comes down with its
+// Element `index` of every word, a number of the panel. Where the lanes do not multiply bytes as
+// the panel has them, it is brought to the upper end of its word; a signed one comes down with its
 // sign.
-template <typename V, int kBits>
+template <typename V, typename Kind>
 [[gnu::always_inline]] inline typename V::Floats NumbersAt(typename V::Ints words, uint32_t index,
                                                            typename V::Ints minus_zero) {
-  if constexpr (kBits == 8 && V::kSignedPanels) {
+  constexpr int kBits = Kind::kBits;
+  if constexpr (kIsWidened<V, Kind>) {
+    const typename V::Ints up = V::ShiftLeft(words, 16 - 16 * static_cast<int>(index));
+    return V::ToFloats(V::template ShiftRightSigned<16>(up));
+  } else if constexpr (kBits == 8 && V::kSignedPanels) {
     return V::ToFloats(SignedByteOf<V>(words, static_cast<int>(index)));
   } else if constexpr (!V::kWidthsAlike) {
     const int up = 24 - 8 * static_cast<int>(index);
@@ -304,9 +327,9 @@ struct WeightsOfPanel {
 
   // For the vector of rows from `row` on.
   [[gnu::always_inline]] inline typename V::Floats operator()(uint32_t index, int64_t row) const {
+    const typename V::Ints words = PanelWords<V>(PanelLine<V, Kind>(panel, index), row, index);
     const typename V::Floats numbers =
-        NumbersAt<V, Kind::kBits>(PanelWords<V, Kind>(PanelLine<V>(panel, index), row, index),
-                                  index % 4, V::Broadcast(-zero));
+        NumbersAt<V, Kind>(words, index % kElementsOfLine<V, Kind>, V::Broadcast(-zero));
     const int64_t at = int64_t{index / Kind::kGroup} * kPanelRows + row;
     Term<V> term{V::LoadFloats(panel.scales + at), V::Zero()};
     if constexpr (Kind::kHasOffsets) term.offset = V::LoadFloats(panel.offsets + at);
@@ -345,7 +368,7 @@ template <typename V, int kVectors, typename Weights>
 // Whether sums of products are made smaller by a zero point.
 template <typename V, typename Kind>
 inline constexpr bool kHasCorrections =
-    !Kind::kHasOffsets && !(Kind::kBits == 8 && V::kSignedPanels);
+    !Kind::kHasOffsets && !(Kind::kBits == 8 && V::kSignedPanels) && !kCorrectsPairs<V, Kind>;
 
 // What a group's sums of products begin with.
 template <typename V, typename Kind>
@@ -360,6 +383,29 @@ template <typename V, typename Kind>
   }
 }
 
+// sums + scale(vector of rows) times the products of a group of elements, whose sums of products of
+// pairs meet the scale as they are.
+template <typename V, typename Kind, int kVectors, int kTokens, typename Scale>
+[[gnu::always_inline]] inline void AddScaledGroup(const std::byte* lines, const TokenRows& rows,
+                                                  int64_t group, const Scale& scale,
+                                                  typename V::Ints (&sums)[kVectors][kTokens]) {
+  constexpr int kLines = Kind::kGroup / 4;
+  constexpr int kRun = [] {
+    if constexpr (kCorrectsPairs<V, Kind>) {
+      return IsWhole<Kind> ? 4 : 2;
+    } else {
+      constexpr int kMost = V::template kLinesInHalf<Kind::kBits>;
+      return kMost < kLines ? kMost : kLines;
+    }
+  }();
+  V::template AddScaledTile<kRun, kCorrectsPairs<V, Kind>, kLines>(
+      lines, kPanelLineBytes, rows.quants + Kind::kGroup * group, rows.quant_stride,
+      [&](int t, int run) {
+        return V::Broadcast(rows.PairCorrection<4 * kRun>(t, kLines / kRun * group + run));
+      },
+      scale, sums);
+}
+
 // Adds the products of a block to the whole sums of a tile.
 template <typename V, typename Kind, int kVectors, int kTokens>
 [[gnu::always_inline]] inline void AddWholeBlock(const std::byte* lines, const std::byte* scales,
@@ -369,13 +415,22 @@ template <typename V, typename Kind, int kVectors, int kTokens>
   constexpr int kGroup = Kind::kGroup;
   constexpr int64_t kGroupBytes = kGroup / 4 * kPanelLineBytes;
   static_assert(!kIsWidened<V, Kind>);
+  constexpr int kGroups = kWideActivationBlock / kGroup;
+  if constexpr (V::kScalesHalves) {
+    for (int64_t group = first_group; group < first_group + kGroups; ++group) {
+      AddScaledGroup<V, Kind>(
+          lines, rows, group, [&](int r) { return V::Load(scales + 4 * r * V::kLanes); }, whole);
+      lines += kGroupBytes;
+      scales += 4 * kPanelRows;
+    }
+    return;
+  }
   typename V::Ints sums[kVectors][kTokens];
   const auto add_products = [&](int64_t group) {
     V::template DotTile<Kind::kBits, kGroup / 4, kVectors, kTokens>(
         lines, kPanelLineBytes, rows.quants + kGroup * group, rows.quant_stride, sums);
     lines += kGroupBytes;
   };
-  constexpr int kGroups = kWideActivationBlock / kGroup;
   for (int64_t group = first_group; group < first_group + kGroups; group += 2) {
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) {
@@ -557,6 +612,7 @@ template <typename V, typename Kind, int kVectors, int kTokens>
   using Floats = typename V::Floats;
   constexpr int kGroup = Kind::kGroup;
   constexpr int kGroups = 32 / kGroup;  // of a step
+  constexpr int kLines = kGroup / kElementsOfLine<V, Kind>;
   Floats total[kVectors][kTokens];
   Floats unscaled[kVectors][kTokens];  // of the steps that share the present scale of a token
 #pragma GCC unroll 4
@@ -583,11 +639,14 @@ template <typename V, typename Kind, int kVectors, int kTokens>
         for (int r = 0; r < kVectors; ++r) sums[r][t] = first;
       }
       if constexpr (kIsWidened<V, Kind>) {
-        V::template DotWidenedTile<kGroup / 4, kVectors, kTokens>(
+        V::template DotWidenedTile<kLines, kVectors, kTokens>(
             lines, kPanelLineBytes, segment.widened + (kGroup * group - segment.begin),
             PanelSegment::kWidenedStride, sums);
+      } else if constexpr (kCorrectsPairs<V, Kind>) {
+        const auto once = [](int) { return V::Broadcast(0x10001); };
+        AddScaledGroup<V, Kind>(lines, rows, group, once, sums);
       } else {
-        V::template DotTile<Kind::kBits, kGroup / 4, kVectors, kTokens>(
+        V::template DotTile<Kind::kBits, kLines, kVectors, kTokens>(
             lines, kPanelLineBytes, rows.quants + kGroup * group, rows.quant_stride, sums);
       }
 #pragma GCC unroll 4
@@ -601,7 +660,7 @@ template <typename V, typename Kind, int kVectors, int kTokens>
                                                                   offset, rows, t, group);
         }
       }
-      lines += kGroup / 4 * kPanelLineBytes;
+      lines += kLines * kPanelLineBytes;
       scales += kPanelRows;
       offsets += kPanelRows;
     }
@@ -650,7 +709,6 @@ template <typename V, typename Kind, int kVectors, int kTokens>
 template <typename V, typename Kind>
 inline constexpr int kTokensOfTile = [] {
   if constexpr (IsWhole<Kind>) return V::kWholeTileTokens;
-  if constexpr (kIsWidened<V, Kind>) return V::kWidenedTileTokens;
   return V::kTileTokens;
 }();
 

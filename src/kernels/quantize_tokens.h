@@ -49,6 +49,8 @@ struct QuantizedBlock {
   int32_t* corrections;
   int32_t* step_corrections;
   int32_t* second_corrections;
+  int16_t* pair_corrections;
+  int16_t* wide_pair_corrections;
 
   // Of the block at element `at` of a token.
   QuantizedBlock(const Activations& a, int64_t token, int64_t at) {
@@ -62,6 +64,8 @@ struct QuantizedBlock {
     corrections = a.corrections + element / kActivationSum;
     step_corrections = a.step_corrections + element / kActivationStep;
     second_corrections = a.second_corrections + element / kActivationStep;
+    pair_corrections = a.pair_corrections + element / 4;
+    wide_pair_corrections = a.wide_pair_corrections + element / 8;
   }
 };
 
@@ -145,6 +149,15 @@ void StoreSums(const int32_t (&sums)[2 * n], const QuantizedBlock& out) {
   }
 }
 
+// The pair corrections of n steps.
+template <typename Blocks, bool is_wide, int64_t n>
+void StorePairs(const QuantizedBlock& out) {
+  for (int64_t i = 0; i < n; ++i) {
+    Blocks::CorrectPairs(out.quants + kActivationStep * i, out.pair_corrections + 8 * i,
+                         is_wide ? out.wide_pair_corrections + 4 * i : nullptr);
+  }
+}
+
 // A block of n steps that begins at element `at` of a token.
 template <typename Blocks, int n>
 void QuantizeBlock(const Activations& a, int64_t token, int64_t at, float limit,
@@ -157,6 +170,7 @@ void QuantizeBlock(const Activations& a, int64_t token, int64_t at, float limit,
   int32_t sums[2 * n];
   QuantizeSteps<Blocks>(steps, by, out.quants, sums);
   StoreSums<false, n>(sums, out);
+  StorePairs<Blocks, false, n>(out);
 }
 
 // The wide block that begins at element `at`. Where magnitudes add up to too much it takes a
@@ -196,6 +210,7 @@ void QuantizeWideBlock(const Activations& a, int64_t token, int64_t at, float li
   }
   for (int64_t part = 0; part < kParts; ++part) out.scale[part] = by.scale;
   StoreSums<true, kParts * kStepsOfScale>(sums, out);
+  StorePairs<Blocks, true, kParts * kStepsOfScale>(out);
 }
 
 // The rounded copy of tokens [begin, end).

@@ -66,6 +66,20 @@ struct Blocks {
     }
   }
 
+  static void CorrectPairs(const int8_t* quants, int16_t* of_eights, int16_t* of_sixteens) {
+    const auto add_neighbours = [](int16x8_t a, int16x8_t b) {
+      const uint32x4_t first = vreinterpretq_u32_s16(a);
+      const uint32x4_t second = vreinterpretq_u32_s16(b);
+      return vaddq_s16(vreinterpretq_s16_u32(vuzp1q_u32(first, second)),
+                       vreinterpretq_s16_u32(vuzp2q_u32(first, second)));
+    };
+    const int16x8_t sums =
+        add_neighbours(vpaddlq_s8(vld1q_s8(quants)), vpaddlq_s8(vld1q_s8(quants + 16)));
+    const int16x8_t eights = vmulq_n_s16(sums, -kPairUnit);
+    vst1q_s16(of_eights, eights);
+    if (of_sixteens != nullptr) vst1_s16(of_sixteens, vget_low_s16(add_neighbours(eights, eights)));
+  }
+
   static int32_t MostOfSums(const int8_t* quants, int64_t n) {
     int32_t most = 0;
     for (int64_t i = 0; i < n; i += kActivationSum) {

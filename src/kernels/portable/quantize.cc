@@ -64,6 +64,18 @@ struct Blocks {
     }
   }
 
+  // The pair corrections of the quants of a step; those of a wide copy where there is room for them.
+  static void CorrectPairs(const int8_t* quants, int16_t* of_eights, int16_t* of_sixteens) {
+    const auto correct = [&](int first, int length) {
+      int sum = 0;
+      for (int i = first; i < first + length; i += 4) sum += quants[i] + quants[i + 1];
+      return static_cast<int16_t>(-kPairUnit * sum);
+    };
+    for (int i = 0; i < 8; ++i) of_eights[i] = correct(i / 2 * 8 + i % 2 * 2, 8);
+    if (of_sixteens == nullptr) return;
+    for (int i = 0; i < 4; ++i) of_sixteens[i] = correct(i / 2 * 16 + i % 2 * 2, 16);
+  }
+
   // The most that the magnitudes of 16 quants add up to, of n that begin at a multiple of 32.
   static int32_t MostOfSums(const int8_t* quants, int64_t n) {
     int32_t most = 0;

@@ -6,10 +6,12 @@
 
 #include <cstdint>
 
+#include "kernels/x86/pair_corrections.h"
+
 namespace thaw::avx512 {
 namespace {
 
-struct Blocks {
+struct Blocks : PairBlocks {
   struct Step {
     __m512 v[2];
   };

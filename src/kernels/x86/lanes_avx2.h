@@ -33,10 +33,9 @@ struct Lanes8 {
   static constexpr bool kPairsSums = false;
   static constexpr bool kScalesHalves = true;
   static constexpr bool kScalesWords = false;
-  // Eight sums of 16-bit integers, two vectors of weights, one of activations and what is in flight
-  // fill the 16 registers; the sums of floats lie in memory. Of widened bytes, ten sums of 32 bits.
+  // Eight sums of integers, two vectors of weights, one of activations and what is in flight fill
+  // the 16 registers; the sums of floats lie in memory.
   static constexpr int kTileTokens = 4;
-  static constexpr int kWidenedTileTokens = 5;
   static constexpr int kWholeTileTokens = 4;
   static constexpr int kTileVectors = 2;
   static constexpr int kDirectTokens = 4;
@@ -306,54 +305,83 @@ struct Lanes8 {
     }
   }
 
-  // The same for kVectors vectors of rows and kTokens tokens. `w` holds line after line, `a` the
-  // activations of token after token, token_bytes apart.
+  // Sums of two products of n lines, for kVectors vectors of rows and kTokens tokens. `w` holds
+  // line after line, `a` the activations of token after token, token_bytes apart. If kGoesOn they
+  // are added to `halves`.
+  template <bool kGoesOn, int n, int kVectors, int kTokens>
+  THAW_INLINE void HalvesOfTile(const std::byte* w, int64_t line_bytes, const int8_t* a,
+                                int64_t token_bytes, Ints (&halves)[kVectors][kTokens]) {
+#pragma GCC unroll 8
+    for (int j = 0; j < n; ++j) {
+      Ints line[kVectors];
+#pragma GCC unroll 2
+      for (int r = 0; r < kVectors; ++r) line[r] = Load(w + j * line_bytes + r * 32);
+#pragma GCC unroll 4
+      for (int t = 0; t < kTokens; ++t) {
+        const Ints broadcast = BroadcastFour(a + t * token_bytes + 4 * j);
+#pragma GCC unroll 2
+        for (int r = 0; r < kVectors; ++r) {
+          const Ints products = _mm256_maddubs_epi16(line[r], broadcast);
+          if (kGoesOn || j != 0) {
+            AddHalves(halves[r][t], products);
+          } else {
+            halves[r][t] = products;
+          }
+        }
+      }
+    }
+  }
+
+  // sums + scale(vector of rows) times the products of the four bytes of n lines. The sums of two
+  // products of kRun lines meet the scale as they are; if kBegins they go on from
+  // begin(token, run).
+  template <int kRun, bool kBegins, int n, int kVectors, int kTokens, typename Begin,
+            typename Scale>
+  THAW_INLINE void AddScaledTile(const std::byte* w, int64_t line_bytes, const int8_t* a,
+                                 int64_t token_bytes, const Begin& begin, const Scale& scale,
+                                 Ints (&sums)[kVectors][kTokens]) {
+#pragma GCC unroll 8
+    for (int first = 0; first < n; first += kRun) {
+      Ints halves[kVectors][kTokens];
+      if constexpr (kBegins) {
+#pragma GCC unroll 4
+        for (int t = 0; t < kTokens; ++t) {
+          const Ints of_token = begin(t, first / kRun);
+#pragma GCC unroll 2
+          for (int r = 0; r < kVectors; ++r) halves[r][t] = of_token;
+        }
+      }
+      HalvesOfTile<kBegins, kRun>(w + first * line_bytes, line_bytes, a + 4 * first, token_bytes,
+                                  halves);
+#pragma GCC unroll 2
+      for (int r = 0; r < kVectors; ++r) {
+        const Ints of_rows = scale(r);
+#pragma GCC unroll 4
+        for (int t = 0; t < kTokens; ++t) {
+          sums[r][t] = AddHalfProducts(sums[r][t], halves[r][t], of_rows);
+        }
+      }
+    }
+  }
+
+  // Dot for a tile.
   template <int kBits, int n, int kVectors, int kTokens>
   THAW_INLINE void DotTile(const std::byte* w, int64_t line_bytes, const int8_t* a,
                            int64_t token_bytes, Ints (&sums)[kVectors][kTokens]) {
     static_assert(kBits < 8);
     constexpr int kRun = kLinesInHalf<kBits> < n ? kLinesInHalf<kBits> : n;
-#pragma GCC unroll 8
-    for (int first = 0; first < n; first += kRun) {
-      Ints halves[kVectors][kTokens];
-#pragma GCC unroll 8
-      for (int j = first; j < first + kRun; ++j) {
-        Ints line[kVectors];
-#pragma GCC unroll 2
-        for (int r = 0; r < kVectors; ++r) line[r] = Load(w + j * line_bytes + r * 32);
-#pragma GCC unroll 4
-        for (int t = 0; t < kTokens; ++t) {
-          const Ints broadcast = BroadcastFour(a + t * token_bytes + 4 * j);
-#pragma GCC unroll 2
-          for (int r = 0; r < kVectors; ++r) {
-            const Ints products = _mm256_maddubs_epi16(line[r], broadcast);
-            if (j == first) {
-              halves[r][t] = products;
-            } else {
-              AddHalves(halves[r][t], products);
-            }
-          }
-        }
-      }
-#pragma GCC unroll 2
-      for (int r = 0; r < kVectors; ++r) {
-#pragma GCC unroll 4
-        for (int t = 0; t < kTokens; ++t) sums[r][t] = AddPairs(sums[r][t], halves[r][t]);
-      }
-    }
+    AddScaledTile<kRun, false, n>(
+        w, line_bytes, a, token_bytes, [](int, int) {}, [](int) { return _mm256_set1_epi16(1); },
+        sums);
   }
 
-  // A line with the lower halves of its eight words first, bytes 0 and 1 of every row, and the
-  // upper ones behind; and back.
-  THAW_INLINE Ints PairBytes(Ints x) {
-    const __m128i order = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
-    return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(x, _mm256_broadcastsi128_si256(order)),
-                                    0xd8);
-  }
-  THAW_INLINE Ints UnpairBytes(Ints x) {
-    const __m128i order = _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
-    return _mm256_shuffle_epi8(_mm256_permute4x64_epi64(x, 0xd8),
-                               _mm256_broadcastsi128_si256(order));
+  // A line of signed bytes as two lines of numbers of 16 bits: bytes 0 and 1 of every word, and
+  // bytes 2 and 3.
+  THAW_INLINE void WidenLine(Ints x, Ints (&lines)[2]) {
+    const Ints low = ShuffleBytes(x, static_cast<int32_t>(0x01800080));
+    const Ints high = ShuffleBytes(x, static_cast<int32_t>(0x03800280));
+    lines[0] = ShiftRightSignedHalves<8>(low);
+    lines[1] = ShiftRightSignedHalves<8>(high);
   }
 
   // n bytes, a multiple of 32, as numbers of 16 bits.
@@ -364,24 +392,21 @@ struct Lanes8 {
     }
   }
 
-  // DotTile of signed bytes, in lines as PairBytes gives them, with activations of 16 bits,
-  // `stride` numbers from token to token: products of two fit 32 bits as they come, where sums of
-  // two products of bytes do not fit 16.
+  // DotTile of numbers of 16 bits, two of each row in a line, with activations of 16 bits, `stride`
+  // numbers from token to token: products of two fit 32 bits as they come, where sums of two
+  // products of bytes do not fit 16.
   template <int n, int kVectors, int kTokens>
   THAW_INLINE void DotWidenedTile(const std::byte* w, int64_t line_bytes, const int16_t* a,
                                   int64_t stride, Ints (&sums)[kVectors][kTokens]) {
 #pragma GCC unroll 16
-    for (int pair = 0; pair < 2 * n; ++pair) {
+    for (int j = 0; j < n; ++j) {
       Ints line[kVectors];
 #pragma GCC unroll 2
-      for (int r = 0; r < kVectors; ++r) {
-        const std::byte* at = w + pair / 2 * line_bytes + r * 32 + pair % 2 * 16;
-        line[r] = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
-      }
-#pragma GCC unroll 8
+      for (int r = 0; r < kVectors; ++r) line[r] = Load(w + j * line_bytes + r * 32);
+#pragma GCC unroll 4
       for (int t = 0; t < kTokens; ++t) {
         int32_t both;
-        std::memcpy(&both, a + t * stride + 2 * pair, sizeof(both));
+        std::memcpy(&both, a + t * stride + 2 * j, sizeof(both));
         const Ints broadcast = _mm256_set1_epi32(both);
 #pragma GCC unroll 2
         for (int r = 0; r < kVectors; ++r) {
