@@ -32,8 +32,8 @@ int64_t QuantizedBytes(int64_t n_tokens, int64_t k) {
          2 * TermBytes(n_tokens * (k / kActivationSum)) +
          3 * TermBytes(n_tokens * (k / kActivationStep)) +
          HalfBytes(n_tokens * (k / kActivationSum)) + HalfBytes(n_tokens * (k / kActivationStep)) +
-         HalfBytes(n_tokens * (k / 4)) + HalfBytes(n_tokens * (k / 8)) +
-         OutlierBytes(n_tokens, k) + TermBytes(n_tokens * OutlierSegments(k));
+         HalfBytes(n_tokens * (k / 4)) + HalfBytes(n_tokens * (k / 8)) + OutlierBytes(n_tokens, k) +
+         TermBytes(n_tokens * OutlierSegments(k));
 }
 
 }  // namespace

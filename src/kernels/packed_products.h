@@ -3,13 +3,13 @@
 // to have is what x86/lanes_avx512.h has; the constants:
 //   kLanes          rows of a vector: 4, 8 or 16
 //   kSignedBytes    weights of 8 bits are multiplied as signed bytes; kSignedPanels: in a panel too
-//   kWidensBytes    numbers of 8 bits in a panel are multiplied as 16 bits (DotWidenedTile)
+//   kWidensBytes    numbers of 8 bits are 16 bits in a panel (WidenLine, DotWidenedTile)
 //   kWidthsAlike    numbers of all widths are multiplied in the same way, without overflow
 //   kTakesLinesInTurn   a few tokens are multiplied with a line each before the next line
 //   kTakesHighNibbles   high nibbles are multiplied as 16 times the numbers
 //   OctetVectors    few tokens take the signs of a grid's magnitudes; absent: the weights do
 //   kPairsLines     a panel's lines are kept in pairs; kPairsSums: many whole sums scaled so
-//   kScalesHalves   sums of products come as halves and are scaled as such (AddScaledDot)
+//   kScalesHalves   sums of products come as halves and are scaled so (AddScaledDot, AddScaledTile)
 //   kScalesWords    AddScaled takes a scale as a word, not as its lower half
 //   k*TileTokens, kTileVectors, kDirectTokens, kMostBatches, kMostPlainTokens   see there
 //   AsksAhead*(), kAheadBytes*, kMostTokensInOrder   whether memory is to be asked for all weights,

@@ -383,12 +383,33 @@ template <typename V, typename Kind>
   }
 }
 
-// sums + scale(vector of rows) times the products of a group of elements, whose sums of products of
-// pairs meet the scale as they are.
+// The sums of a tile as the products of a group are added to them.
+template <typename V, typename Kind, int kVectors, int kTokens>
+[[gnu::always_inline]] inline void BeginSums(const TokenRows& rows, int64_t group, int shift,
+                                             typename V::Ints (&sums)[kVectors][kTokens]) {
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    const auto first = FirstSum<V, Kind>(rows, t, group, shift);
+#pragma GCC unroll 4
+    for (int r = 0; r < kVectors; ++r) sums[r][t] = first;
+  }
+}
+
+// sums + the products of a group.
+template <typename V, typename Kind, int kVectors, int kTokens>
+[[gnu::always_inline]] inline void AddGroupProducts(const std::byte* lines, const TokenRows& rows,
+                                                    int64_t group,
+                                                    typename V::Ints (&sums)[kVectors][kTokens]) {
+  V::template DotTile<Kind::kBits, Kind::kGroup / 4, kVectors, kTokens>(
+      lines, kPanelLineBytes, rows.quants + Kind::kGroup * group, rows.quant_stride, sums);
+}
+
+// sums + scale(vector of rows) times the products of a group, whose sums of products of pairs meet
+// the scale as they are.
 template <typename V, typename Kind, int kVectors, int kTokens, typename Scale>
-[[gnu::always_inline]] inline void AddScaledGroup(const std::byte* lines, const TokenRows& rows,
-                                                  int64_t group, const Scale& scale,
-                                                  typename V::Ints (&sums)[kVectors][kTokens]) {
+[[gnu::always_inline]] inline void AddScaledHalves(const std::byte* lines, const TokenRows& rows,
+                                                   int64_t group, const Scale& scale,
+                                                   typename V::Ints (&sums)[kVectors][kTokens]) {
   constexpr int kLines = Kind::kGroup / 4;
   constexpr int kRun = [] {
     if constexpr (kCorrectsPairs<V, Kind>) {
@@ -406,79 +427,72 @@ template <typename V, typename Kind, int kVectors, int kTokens, typename Scale>
       scale, sums);
 }
 
+// Adds the products of a group, times `scales`, to the whole sums of a tile.
+template <typename V, typename Kind, int kVectors, int kTokens>
+[[gnu::always_inline]] inline void AddWholeGroup(const std::byte* lines, const std::byte* scales,
+                                                 const TokenRows& rows, int64_t group, int shift,
+                                                 typename V::Ints (&whole)[kVectors][kTokens]) {
+  const auto scale = [&](int r) { return V::Load(scales + 4 * r * V::kLanes); };
+  if constexpr (V::kScalesHalves) {
+    AddScaledHalves<V, Kind>(lines, rows, group, scale, whole);
+  } else {
+    typename V::Ints sums[kVectors][kTokens];
+    BeginSums<V, Kind>(rows, group, shift, sums);
+    AddGroupProducts<V, Kind>(lines, rows, group, sums);
+#pragma GCC unroll 4
+    for (int r = 0; r < kVectors; ++r) {
+      const auto of_rows = scale(r);
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        whole[r][t] = V::AddScaled(whole[r][t], sums[r][t], of_rows);
+      }
+    }
+  }
+}
+
+// The same of two groups, the first one even, from lines `group_bytes` apart.
+template <typename V, typename Kind, int kVectors, int kTokens>
+[[gnu::always_inline]] inline void AddWholePair(const std::byte* lines, int64_t group_bytes,
+                                                const std::byte* scales, const TokenRows& rows,
+                                                int64_t group, int shift,
+                                                typename V::Ints (&whole)[kVectors][kTokens]) {
+  typename V::Ints sums[kVectors][kTokens];
+  BeginSums<V, Kind>(rows, group, shift, sums);
+  AddGroupProducts<V, Kind>(lines, rows, group, sums);
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kVectors; ++r) {
+      sums[r][t] = BeginSecond<V, kHasCorrections<V, Kind>>(sums[r][t], rows, t, group / 2);
+    }
+  }
+  AddGroupProducts<V, Kind>(lines + group_bytes, rows, group + 1, sums);
+#pragma GCC unroll 4
+  for (int r = 0; r < kVectors; ++r) {
+    const auto pair = V::Load(scales + 4 * r * V::kLanes);
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) whole[r][t] = AddPair<V>(whole[r][t], sums[r][t], pair);
+  }
+}
+
 // Adds the products of a block to the whole sums of a tile.
 template <typename V, typename Kind, int kVectors, int kTokens>
 [[gnu::always_inline]] inline void AddWholeBlock(const std::byte* lines, const std::byte* scales,
                                                  const TokenRows& rows, int64_t first_group,
                                                  int shift,
                                                  typename V::Ints (&whole)[kVectors][kTokens]) {
-  constexpr int kGroup = Kind::kGroup;
-  constexpr int64_t kGroupBytes = kGroup / 4 * kPanelLineBytes;
   static_assert(!kIsWidened<V, Kind>);
-  constexpr int kGroups = kWideActivationBlock / kGroup;
-  if constexpr (V::kScalesHalves) {
-    for (int64_t group = first_group; group < first_group + kGroups; ++group) {
-      AddScaledGroup<V, Kind>(
-          lines, rows, group, [&](int r) { return V::Load(scales + 4 * r * V::kLanes); }, whole);
-      lines += kGroupBytes;
-      scales += 4 * kPanelRows;
-    }
-    return;
-  }
-  typename V::Ints sums[kVectors][kTokens];
-  const auto add_products = [&](int64_t group) {
-    V::template DotTile<Kind::kBits, kGroup / 4, kVectors, kTokens>(
-        lines, kPanelLineBytes, rows.quants + kGroup * group, rows.quant_stride, sums);
-    lines += kGroupBytes;
-  };
-  for (int64_t group = first_group; group < first_group + kGroups; group += 2) {
-#pragma GCC unroll 8
-    for (int t = 0; t < kTokens; ++t) {
-      const auto first = FirstSum<V, Kind>(rows, t, group, shift);
-#pragma GCC unroll 4
-      for (int r = 0; r < kVectors; ++r) sums[r][t] = first;
-    }
-    add_products(group);
+  constexpr int64_t kGroupBytes = Kind::kGroup / 4 * kPanelLineBytes;
+  constexpr int kAtOnce = V::kPairsSums ? 2 : 1;  // groups
+  constexpr int kGroups = kWideActivationBlock / Kind::kGroup;
+  for (int64_t group = first_group; group < first_group + kGroups; group += kAtOnce) {
     if constexpr (V::kPairsSums) {
-#pragma GCC unroll 8
-      for (int t = 0; t < kTokens; ++t) {
-#pragma GCC unroll 4
-        for (int r = 0; r < kVectors; ++r) {
-          sums[r][t] = BeginSecond<V, kHasCorrections<V, Kind>>(sums[r][t], rows, t, group / 2);
-        }
-      }
-      add_products(group + 1);
-#pragma GCC unroll 4
-      for (int r = 0; r < kVectors; ++r) {
-        const auto pair = V::Load(scales + 4 * r * V::kLanes);
-#pragma GCC unroll 8
-        for (int t = 0; t < kTokens; ++t) {
-          whole[r][t] = AddPair<V>(whole[r][t], sums[r][t], pair);
-        }
-      }
-      scales += 4 * kPanelRows;
+      AddWholePair<V, Kind>(lines, kGroupBytes, scales, rows, group, shift, whole);
     } else {
-      const auto add_scaled = [&] {
-#pragma GCC unroll 4
-        for (int r = 0; r < kVectors; ++r) {
-          const auto scale = V::Load(scales + 4 * r * V::kLanes);
-#pragma GCC unroll 8
-          for (int t = 0; t < kTokens; ++t) {
-            whole[r][t] = V::AddScaled(whole[r][t], sums[r][t], scale);
-          }
-        }
-        scales += 4 * kPanelRows;
-      };
-      add_scaled();
-#pragma GCC unroll 8
-      for (int t = 0; t < kTokens; ++t) {
-        const auto second = FirstSum<V, Kind>(rows, t, group + 1, shift);
-#pragma GCC unroll 4
-        for (int r = 0; r < kVectors; ++r) sums[r][t] = second;
-      }
-      add_products(group + 1);
-      add_scaled();
+      AddWholeGroup<V, Kind>(lines, scales, rows, group, shift, whole);
     }
+    lines += kAtOnce * kGroupBytes;
+    scales += 4 * kPanelRows;
   }
 }
 
@@ -608,7 +622,6 @@ template <typename V, typename Kind, int kVectors, int kTokens>
 [[gnu::always_inline]] inline void AddSteps(const PanelSegment& segment, int64_t row,
                                             const TokenRows& rows,
                                             const TileSums<V, kVectors, kTokens>& tile) {
-  using Ints = typename V::Ints;
   using Floats = typename V::Floats;
   constexpr int kGroup = Kind::kGroup;
   constexpr int kGroups = 32 / kGroup;  // of a step
@@ -631,23 +644,17 @@ template <typename V, typename Kind, int kVectors, int kTokens>
 #pragma GCC unroll 2
     for (int i = 0; i < kGroups; ++i) {
       const int64_t group = kGroups * step + i;
-      Ints sums[kVectors][kTokens];
-#pragma GCC unroll 8
-      for (int t = 0; t < kTokens; ++t) {
-        const Ints first = FirstSum<V, Kind>(rows, t, group, shift);
-#pragma GCC unroll 4
-        for (int r = 0; r < kVectors; ++r) sums[r][t] = first;
-      }
+      typename V::Ints sums[kVectors][kTokens];
+      BeginSums<V, Kind>(rows, group, shift, sums);
       if constexpr (kIsWidened<V, Kind>) {
         V::template DotWidenedTile<kLines, kVectors, kTokens>(
             lines, kPanelLineBytes, segment.widened + (kGroup * group - segment.begin),
             PanelSegment::kWidenedStride, sums);
       } else if constexpr (kCorrectsPairs<V, Kind>) {
         const auto once = [](int) { return V::Broadcast(0x10001); };
-        AddScaledGroup<V, Kind>(lines, rows, group, once, sums);
+        AddScaledHalves<V, Kind>(lines, rows, group, once, sums);
       } else {
-        V::template DotTile<Kind::kBits, kLines, kVectors, kTokens>(
-            lines, kPanelLineBytes, rows.quants + kGroup * group, rows.quant_stride, sums);
+        AddGroupProducts<V, Kind>(lines, rows, group, sums);
       }
 #pragma GCC unroll 4
       for (int r = 0; r < kVectors; ++r) {

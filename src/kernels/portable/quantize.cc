@@ -64,7 +64,8 @@ struct Blocks {
     }
   }
 
-  // The pair corrections of the quants of a step; those of a wide copy where there is room for them.
+  // The pair corrections of the quants of a step; those of a wide copy where there is room for
+  // them.
   static void CorrectPairs(const int8_t* quants, int16_t* of_eights, int16_t* of_sixteens) {
     const auto correct = [&](int first, int length) {
       int sum = 0;
