@@ -5,8 +5,9 @@
 // every fourth element, or of the evens and odds of every second line of halves. A few tokens are
 // multiplied with the rows as they lie. For many, rows of halves are widened first, a part of a
 // group at a time, into floats that stay in a near cache: each is widened once for a block of
-// tokens and not once for a tile of them. Sums rest in memory between the parts. Either way the
-// same operations follow each other in the same order, which row invariance rests on.
+// tokens and not once for a tile of them. Sums rest in memory between the parts. Rows of floats are
+// taken in parts too where tiles take one of the sums after another (kTakesFloatsByLines). Either
+// way the same operations follow each other in the same order, which row invariance rests on.
 //
 // In an anonymous namespace, for the reason given in packed_formats.h.
 #pragma once
@@ -68,14 +69,22 @@ template <typename V, Plain type>
   }
 }
 
-// Rows [lane, lane + kParts * V::kLanes) of a group times kTokens tokens.
-template <typename V, Plain type, int kTokens, int kParts>
-[[gnu::noinline]] void MultiplyPlainRows(const PartOfRows& rows, int lane, const float* values,
-                                         float* out, int64_t out_stride) {
+// Lines after which the sums take their turns again.
+template <Plain type>
+inline constexpr int kLinesOfRound = type == Plain::kF32 ? 4 : 2;
+
+// Rows [lane, lane + kParts * V::kLanes) of a group times kTokens tokens: of every round kLines
+// lines from `first` on, with the sums that are theirs. Who takes the last lines of the last part
+// adds up all sums.
+template <typename V, Plain type, int kTokens, int kParts, int kLines = kLinesOfRound<type>>
+[[gnu::noinline]] void MultiplyPlainRows(const PartOfRows& rows, int lane, int first,
+                                         const float* values, float* out, int64_t out_stride) {
   using Floats = typename V::Floats;
   constexpr bool kIsF32 = type == Plain::kF32;
-  constexpr int kLines = kIsF32 ? 4 : 2;     // of a round
+  constexpr int kRound = kLinesOfRound<type>;
   constexpr int kElements = kIsF32 ? 1 : 2;  // of a line
+  constexpr int kSumsOfLine = kPlainSums / kRound;
+  constexpr int kSums = kLines * kSumsOfLine;
   constexpr int64_t kLine = kPlainLineBytes<type>;
   constexpr int64_t kVectorBytes = kLine / kGroupRows * V::kLanes / kElements;
   const int64_t k = rows.k;
@@ -85,59 +94,72 @@ template <typename V, Plain type, int kTokens, int kParts>
     return rows.sums + t * kPlainSums * kGroupRows + (lane + part * V::kLanes) * kPlainSums +
            v * V::kLanes;
   };
-  Floats total[kParts][kTokens][kPlainSums];
+  const int first_sum = first * kSumsOfLine;
+  Floats total[kParts][kTokens][kSums];
   for (int part = 0; part < kParts; ++part) {
     for (int t = 0; t < kTokens; ++t) {
-      for (int v = 0; v < kPlainSums; ++v) {
-        total[part][t][v] = rows.IsFirst() ? V::Zero() : V::LoadFloats(rest_of(part, t, v));
+      for (int v = 0; v < kSums; ++v) {
+        total[part][t][v] =
+            rows.IsFirst() ? V::Zero() : V::LoadFloats(rest_of(part, t, first_sum + v));
       }
     }
   }
   values += rows.begin;
-  const auto multiply = [&](const std::byte* at, int64_t line, int part, int v) {
-    const Floats w = LoadPlain<V, type>(at + part * (kLine / kGroupRows) * V::kLanes);
+  // The line at `at`, the one of the round with the sums from v on.
+  const auto multiply = [&](const std::byte* at, int64_t line, int v) {
+    Floats w[kParts][kSumsOfLine];
+    for (int part = 0; part < kParts; ++part) {
+      for (int i = 0; i < kSumsOfLine; ++i) {
+        w[part][i] =
+            LoadPlain<V, type>(at + part * (kLine / kGroupRows) * V::kLanes + i * kVectorBytes);
+      }
+    }
 #pragma GCC unroll 6
     for (int t = 0; t < kTokens; ++t) {
       const float* x = values + t * k + kElements * line;
       const Floats a = kIsF32 ? V::Broadcast(*x) : V::BroadcastPair(x);
-      total[part][t][v] = V::MultiplyAdd(w, a, total[part][t][v]);
+#pragma GCC unroll 4
+      for (int part = 0; part < kParts; ++part) {
+#pragma GCC unroll 2
+        for (int i = 0; i < kSumsOfLine; ++i) {
+          total[part][t][v + i] = V::MultiplyAdd(w[part][i], a, total[part][t][v + i]);
+        }
+      }
     }
   };
   int64_t line = 0;
   const bool asks_ahead = V::AsksAhead();
-  for (; line + kLines <= lines; line += kLines, p += kLines * kLine) {
-    if (asks_ahead) {
+  for (; line + kRound <= lines; line += kRound, p += kRound * kLine) {
+    if (kLines == kRound && asks_ahead) {
 #pragma GCC unroll 4
-      for (int i = 0; i < kLines; ++i) {
+      for (int i = 0; i < kRound; ++i) {
         __builtin_prefetch(p + V::kAheadBytes + i * kLine, 0, kIntoL1);
       }
     }
 #pragma GCC unroll 4
-    for (int part = 0; part < kParts; ++part) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kPlainSums; ++v) {
-        const int of_round = kIsF32 ? v : v / 2;
-        multiply(p + of_round * kLine + (kIsF32 ? 0 : v % 2 * kVectorBytes), line + of_round, part,
-                 v);
-      }
+    for (int i = 0; i < kLines; ++i) {
+      multiply(p + (first + i) * kLine, line + first + i, i * kSumsOfLine);
     }
   }
-  for (int rest = 0; line < lines; ++line, ++rest, p += kLine) {
-    for (int part = 0; part < kParts; ++part) {
-      if constexpr (kIsF32) {
-        multiply(p, line, part, rest);
-      } else {
-        multiply(p, line, part, 0);
-        multiply(p + kVectorBytes, line, part, 1);
-      }
-    }
+  for (int i = 0; i < kLines && line + first + i < lines; ++i) {
+    multiply(p + (first + i) * kLine, line + first + i, i * kSumsOfLine);
   }
+  const bool ends = rows.IsLast() && first + kLines == kRound;
   for (int part = 0; part < kParts; ++part) {
     for (int t = 0; t < kTokens; ++t) {
-      const Floats* of_token = total[part][t];
-      if (!rows.IsLast()) {
-        for (int v = 0; v < kPlainSums; ++v) V::StoreFloats(of_token[v], rest_of(part, t, v));
-        continue;
+      if (kLines < kRound || !ends) {
+        for (int v = 0; v < kSums; ++v) {
+          V::StoreFloats(total[part][t][v], rest_of(part, t, first_sum + v));
+        }
+      }
+      if (!ends) continue;
+      Floats of_token[kPlainSums];
+      for (int v = 0; v < kPlainSums; ++v) {
+        if constexpr (kLines == kRound) {
+          of_token[v] = total[part][t][v];
+        } else {
+          of_token[v] = V::LoadFloats(rest_of(part, t, v));
+        }
       }
       const Floats even = V::Add(of_token[0], of_token[2]);
       const Floats odd = V::Add(of_token[1], of_token[3]);
@@ -147,13 +169,29 @@ template <typename V, Plain type, int kTokens, int kParts>
   }
 }
 
-// A single token with all rows at once, in one stream; several with as many as there are registers.
+// Whether a tile of many tokens takes the lines of a round of floats one after another: where
+// registers are few, loads of four elements of three tokens would keep the products waiting.
+template <typename V, Plain type>
+inline constexpr bool kTakesFloatsByLines = type == Plain::kF32 && V::kMostPlainTokens < 6;
+
+// A single token with all rows at once, in one stream; several with as many as there are registers,
+// more than V::kMostPlainTokens with the lines of a round one after another.
 template <typename V, Plain type, int kTokens>
 void MultiplyPlainTile(const PartOfRows& rows, const float* values, float* out,
                        int64_t out_stride) {
-  constexpr int kParts = kTokens == 1 ? kGroupRows / V::kLanes : 1;
-  for (int lane = 0; lane < kGroupRows; lane += kParts * V::kLanes) {
-    MultiplyPlainRows<V, type, kTokens, kParts>(rows, lane, values, out, out_stride);
+  if constexpr (kTokens > V::kMostPlainTokens) {
+    static_assert(kTakesFloatsByLines<V, type>);
+    constexpr int kParts = 2;
+    for (int lane = 0; lane < kGroupRows; lane += kParts * V::kLanes) {
+      for (int line = 0; line < kLinesOfRound<type>; ++line) {
+        MultiplyPlainRows<V, type, kTokens, kParts, 1>(rows, lane, line, values, out, out_stride);
+      }
+    }
+  } else {
+    constexpr int kParts = kTokens == 1 ? kGroupRows / V::kLanes : 1;
+    for (int lane = 0; lane < kGroupRows; lane += kParts * V::kLanes) {
+      MultiplyPlainRows<V, type, kTokens, kParts>(rows, lane, 0, values, out, out_stride);
+    }
   }
 }
 
@@ -174,6 +212,9 @@ void MultiplyPlainTiles(PartOfRows rows, int64_t n_tokens, const float* values, 
     while (left >= 6 && left != 8) multiply.template operator()<6>();
     while (left >= 4) multiply.template operator()<4>();
   } else {
+    if constexpr (kTakesFloatsByLines<V, type>) {
+      while (rows.sums != nullptr && left >= 6) multiply.template operator()<6>();
+    }
     // Four are two times two.
     while (left >= 3 && left != 4) multiply.template operator()<3>();
   }
@@ -189,8 +230,9 @@ template <typename V, Plain type>
   }
 }
 
+// Part after part of the rows, each with a block of tokens.
 template <typename V, Plain type>
-void MultiplyWidenedGroup(const std::byte* group, const Activations& a, float* out,
+void MultiplyPartsOfGroup(const std::byte* group, const Activations& a, float* out,
                           int64_t out_stride, std::byte* scratch) {
   auto* floats = reinterpret_cast<float*>(scratch);
   PartOfRows part = {
@@ -205,10 +247,16 @@ void MultiplyWidenedGroup(const std::byte* group, const Activations& a, float* o
     const int64_t n_tokens = left < kWidenedTokens ? left : kWidenedTokens;
     for (part.begin = 0; part.begin < a.k; part.begin = part.end) {
       part.end = a.k - part.begin < kWidenedElements ? a.k : part.begin + kWidenedElements;
-      Widen<V, type>(group + 2 * kGroupRows * part.begin, kGroupRows * (part.end - part.begin),
-                     floats);
-      MultiplyPlainTiles<V, Plain::kWidened>(part, n_tokens, a.values + token * a.k,
-                                             out + token * out_stride, out_stride);
+      const float* values = a.values + token * a.k;
+      float* of_tokens = out + token * out_stride;
+      if constexpr (type == Plain::kF32) {
+        part.lines = group + 4 * kGroupRows * part.begin;
+        MultiplyPlainTiles<V, type>(part, n_tokens, values, of_tokens, out_stride);
+      } else {
+        Widen<V, type>(group + 2 * kGroupRows * part.begin, kGroupRows * (part.end - part.begin),
+                       floats);
+        MultiplyPlainTiles<V, Plain::kWidened>(part, n_tokens, values, of_tokens, out_stride);
+      }
     }
   }
 }
@@ -219,9 +267,9 @@ void MultiplyPlainGroups(const std::byte* groups, int64_t n_groups, const Activa
                          float* out, int64_t out_stride, std::byte* scratch) {
   const int64_t group_bytes = kGroupRows * a.k * (type == Plain::kF32 ? 4 : 2);
   for (int64_t g = 0; g < n_groups; ++g, groups += group_bytes, out += kGroupRows) {
-    if constexpr (type != Plain::kF32) {
+    if constexpr (type != Plain::kF32 || kTakesFloatsByLines<V, type>) {
       if (a.n_tokens >= kFewestWidenedTokens) {
-        MultiplyWidenedGroup<V, type>(groups, a, out, out_stride, scratch);
+        MultiplyPartsOfGroup<V, type>(groups, a, out, out_stride, scratch);
         continue;
       }
     }
