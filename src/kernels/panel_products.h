@@ -413,6 +413,9 @@ template <typename V, typename Kind, int kVectors, int kTokens, typename Scale>
   constexpr int kLines = Kind::kGroup / 4;
   constexpr int kRun = [] {
     if constexpr (kCorrectsPairs<V, Kind>) {
+      // Two products of unsigned numbers of 7 bits fit 16 bits, and four of signed ones; of whole
+      // sums the wide copy sees to it (FitSumsHalves).
+      static_assert(2 * (2 * kPairUnit - 1) * 127 < 1 << 15 && 4 * kPairUnit * 127 < 1 << 15);
       return IsWhole<Kind> ? 4 : 2;
     } else {
       constexpr int kMost = V::template kLinesInHalf<Kind::kBits>;

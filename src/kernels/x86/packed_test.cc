@@ -159,7 +159,7 @@ TEST_P(PackedKernels, GiveTheBitsOfTheirOriginals) {
   }
 }
 
-// Numbers whose bits are all clear, all set, or those that make the ends of signed bytes.
+// Numbers or signs whose bits are all clear, all set, or those that make the ends of signed bytes.
 TEST_P(PackedKernels, GiveTheSameBitsForExtremeWeights) {
   struct {
     ElementType type;
@@ -175,6 +175,8 @@ TEST_P(PackedKernels, GiveTheSameBitsForExtremeWeights) {
       {ElementType::kQ3_K, 0, offsetof(BlockQ3_K, scales)},
       {ElementType::kQ4_K, offsetof(BlockQ4_K, qs), sizeof(BlockQ4_K)},
       {ElementType::kQ6_K, 0, offsetof(BlockQ6_K, scales)},
+      {ElementType::kIQ2_S, offsetof(BlockIQ2_S, signs), offsetof(BlockIQ2_S, qh)},
+      {ElementType::kIQ3_XXS, offsetof(BlockIQ3_XXS, signs_and_scale), sizeof(BlockIQ3_XXS)},
   };
   std::mt19937 random(22);
   constexpr int64_t kLength = 256;
