@@ -305,13 +305,13 @@ struct Lanes8 {
     }
   }
 
-  // Sums of two products of n lines, for kVectors vectors of rows and kTokens tokens. `w` holds
-  // line after line, `a` the activations of token after token, token_bytes apart. If kGoesOn they
-  // are added to `halves`.
-  template <bool kGoesOn, int n, int kVectors, int kTokens>
-  THAW_INLINE void HalvesOfTile(const std::byte* w, int64_t line_bytes, const int8_t* a,
-                                int64_t token_bytes, Ints (&halves)[kVectors][kTokens]) {
-#pragma GCC unroll 8
+  // Calls act(r, t, j, line, activations) for line j of n, every vector r of rows and every token
+  // t. `w` holds line after line, `a` the activations of token after token, token_bytes apart: four
+  // bytes meet each word of a line.
+  template <int n, int kVectors, int kTokens, typename Act>
+  THAW_INLINE void ForEachOfTile(const std::byte* w, int64_t line_bytes, const int8_t* a,
+                                 int64_t token_bytes, const Act& act) {
+#pragma GCC unroll 16
     for (int j = 0; j < n; ++j) {
       Ints line[kVectors];
 #pragma GCC unroll 2
@@ -320,16 +320,24 @@ struct Lanes8 {
       for (int t = 0; t < kTokens; ++t) {
         const Ints broadcast = BroadcastFour(a + t * token_bytes + 4 * j);
 #pragma GCC unroll 2
-        for (int r = 0; r < kVectors; ++r) {
-          const Ints products = _mm256_maddubs_epi16(line[r], broadcast);
+        for (int r = 0; r < kVectors; ++r) act(r, t, j, line[r], broadcast);
+      }
+    }
+  }
+
+  // Sums of two products of n lines of bytes. If kGoesOn they are added to `halves`.
+  template <bool kGoesOn, int n, int kVectors, int kTokens>
+  THAW_INLINE void HalvesOfTile(const std::byte* w, int64_t line_bytes, const int8_t* a,
+                                int64_t token_bytes, Ints (&halves)[kVectors][kTokens]) {
+    ForEachOfTile<n, kVectors, kTokens>(
+        w, line_bytes, a, token_bytes, [&](int r, int t, int j, Ints line, Ints activations) {
+          const Ints products = _mm256_maddubs_epi16(line, activations);
           if (kGoesOn || j != 0) {
             AddHalves(halves[r][t], products);
           } else {
             halves[r][t] = products;
           }
-        }
-      }
-    }
+        });
   }
 
   // sums + scale(vector of rows) times the products of the four bytes of n lines. The sums of two
@@ -398,24 +406,13 @@ struct Lanes8 {
   template <int n, int kVectors, int kTokens>
   THAW_INLINE void DotWidenedTile(const std::byte* w, int64_t line_bytes, const int16_t* a,
                                   int64_t stride, Ints (&sums)[kVectors][kTokens]) {
-#pragma GCC unroll 16
-    for (int j = 0; j < n; ++j) {
-      Ints line[kVectors];
-#pragma GCC unroll 2
-      for (int r = 0; r < kVectors; ++r) line[r] = Load(w + j * line_bytes + r * 32);
-#pragma GCC unroll 4
-      for (int t = 0; t < kTokens; ++t) {
-        int32_t both;
-        std::memcpy(&both, a + t * stride + 2 * j, sizeof(both));
-        const Ints broadcast = _mm256_set1_epi32(both);
-#pragma GCC unroll 2
-        for (int r = 0; r < kVectors; ++r) {
-          sums[r][t] = AddHalfProducts(sums[r][t], line[r], broadcast);
+    ForEachOfTile<n, kVectors, kTokens>(
+        w, line_bytes, reinterpret_cast<const int8_t*>(a), 2 * stride,
+        [&](int r, int t, int /*j*/, Ints line, Ints activations) {
+          sums[r][t] = AddHalfProducts(sums[r][t], line, activations);
           // As in AddHalves.
           asm("" : "+x"(sums[r][t]));
-        }
-      }
-    }
+        });
   }
 };
 
