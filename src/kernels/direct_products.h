@@ -333,8 +333,9 @@ template <typename V, typename F, int kTokens, int phase>
         } else if constexpr (IsWhole<F>) {
           unscaled = V::AddScaled(unscaled, sum, terms.scale[group]);
         } else {
-          unscaled = AddGroup<V, F::kGroup, F::kHasOffsets>(unscaled, sum, terms.scale[group],
-                                                            terms.offset[group], rows, t, of_row);
+          unscaled =
+              AddGroup<V, F::kHasOffsets>(unscaled, sum, terms.scale[group], terms.offset[group],
+                                          rows.Sum<F::kGroup>(t, of_row));
         }
       }
     }

@@ -137,7 +137,7 @@ constexpr KernelTable kAmx = [] {
   table.same_bits_as = &kAvx512Vbmi;
   table.matmul = MatMul<kAmxPanels>;
   table.is_available = [](const CpuFeatures& cpu) {
-    return kAvx512Vbmi.is_available(cpu) && cpu.amx_int8;
+    return kAvx512Vbmi.is_available(cpu) && cpu.amx_int8 && cpu.amx_bf16;
   };
   return table;
 }();

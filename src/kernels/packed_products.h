@@ -80,7 +80,7 @@ void MultiplyGroups(const std::byte* groups, int64_t n_groups, const Activations
   ForEachSegment<F>(
       groups, n_groups, k,
       [&](const std::byte* group, int64_t begin, int64_t end, int64_t row) {
-        FillPanel<V, F, kZero>(group, k, begin, end, row, panel);
+        FillPanel<V, F, kZero, kElementsOfLine<V, F>>(group, k, begin, end, row, panel);
       },
       [&](int64_t begin, int64_t end, int64_t first_row, int64_t n_rows, UnpackedNext next) {
         MultiplySegment<V, PanelKindOf<V, F>>(PanelSegment{panel, begin, end, kZero, nullptr},

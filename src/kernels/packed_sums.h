@@ -396,14 +396,16 @@ struct TokenRows {
 };
 
 // Adds the products of a group of elements that share a scale of the weights, 32 or 16, to the sum
-// of those that share a scale of the activations. `group`: its number in the row.
-template <typename V, int kGroup, bool kHasOffsets>
-[[gnu::always_inline]] inline typename V::Floats AddGroup(
-    typename V::Floats unscaled, typename V::Ints sum, typename V::Floats scale,
-    typename V::Floats offset, const TokenRows& rows, int64_t t, int64_t group) {
+// of those that share a scale of the activations. `activations`: the sum of the group's.
+template <typename V, bool kHasOffsets>
+[[gnu::always_inline]] inline typename V::Floats AddGroup(typename V::Floats unscaled,
+                                                          typename V::Ints sum,
+                                                          typename V::Floats scale,
+                                                          typename V::Floats offset,
+                                                          float activations) {
   unscaled = V::MultiplyAdd(V::ToFloats(sum), scale, unscaled);
   if constexpr (!kHasOffsets) return unscaled;
-  return V::MultiplyAdd(offset, V::Broadcast(rows.Sum<kGroup>(t, group)), unscaled);
+  return V::MultiplyAdd(offset, V::Broadcast(activations), unscaled);
 }
 
 // The sum of a pair of groups, from that of the first: it goes to the upper half, and the second
@@ -441,18 +443,30 @@ template <typename V, typename F>
   return sum;
 }
 
-// Ends a block of whole sums of one token: adds them to `total`.
+// Ends a block of whole sums of one token: adds them to `total`. `minima_sum`, of formats with
+// offsets: the sum of minima times sums of activations. `scale`: that of the activations.
+template <typename V, typename F>
+[[gnu::always_inline]] inline typename V::Floats AddBlockSums(typename V::Floats total,
+                                                              typename V::Ints sum,
+                                                              typename V::Floats minima_sum,
+                                                              const Term<V>& of_block,
+                                                              float scale) {
+  typename V::Floats scaled = V::Multiply(V::ToFloats(sum), of_block.scale);
+  if constexpr (F::kHasOffsets) scaled = V::MultiplyAdd(minima_sum, of_block.offset, scaled);
+  return V::MultiplyAdd(scaled, V::Broadcast(scale), total);
+}
+
+// The same with the minima themselves.
 template <typename V, typename F>
 [[gnu::always_inline]] inline typename V::Floats AddBlock(
     typename V::Floats total, typename V::Ints sum, const Term<V>& of_block,
     const typename V::Ints (&minima)[kPairsOfWide<F>], const TokenRows& rows, int64_t t,
     int64_t first_step) {
-  typename V::Floats scaled = V::Multiply(V::ToFloats(sum), of_block.scale);
+  typename V::Floats minima_sum = V::Zero();
   if constexpr (F::kHasOffsets) {
-    const typename V::Ints offset = SumOfPairs<V, F>(minima, rows, t, first_step);
-    scaled = V::MultiplyAdd(V::ToFloats(offset), of_block.offset, scaled);
+    minima_sum = V::ToFloats(SumOfPairs<V, F>(minima, rows, t, first_step));
   }
-  return V::MultiplyAdd(scaled, V::Broadcast(rows.Scale(t, first_step)), total);
+  return AddBlockSums<V, F>(total, sum, minima_sum, of_block, rows.Scale(t, first_step));
 }
 
 // The weights that numbers of a group are.

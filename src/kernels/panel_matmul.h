@@ -32,7 +32,7 @@ constexpr int64_t PanelRows(int64_t k) {
 }
 
 // What kernels/panel_products.h unpacks a part of two groups of packed rows to, 186 KiB, or
-// kernels/x86/packed_tiles.h, with its products and sums, 158 KiB.
+// kernels/x86/packed_tiles.h, with its products and sums, 170 KiB at most.
 inline constexpr int64_t kPackedScratchBytes = int64_t{186} << 10;
 
 // Unpacked rows (kernels/unpack.h):

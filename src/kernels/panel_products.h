@@ -55,6 +55,15 @@ struct BlockTerms {
         offsets(scales + kOfBlocks) {}
 };
 
+// Whether a panel's numbers are of 16 bits, multiplied with activations that are widened for every
+// tile.
+template <typename V, typename Kind>
+inline constexpr bool kIsWidened = Kind::kBits == 8 && V::kWidensBytes;
+
+// Elements of every row in a line of a panel.
+template <typename V, typename Kind>
+inline constexpr int64_t kElementsOfLine = kIsWidened<V, Kind> ? 2 : 4;
+
 // Two groups of rows (or one), unpacked: the memory of a panel.
 struct Panel {
   std::byte* lines;  // [kSegment / 4, kPanelRows, 4], or of 16 bits [kSegment / 2, kPanelRows, 2]
@@ -82,17 +91,9 @@ inline constexpr int64_t kPanelBytes =
 
 static_assert(kPanelBytes <= kPackedScratchBytes);
 
-// Whether a panel's numbers are of 16 bits, multiplied with activations that are widened for every
-// tile.
-template <typename V, typename Kind>
-inline constexpr bool kIsWidened = Kind::kBits == 8 && V::kWidensBytes;
-
-// Elements of every row in a line of a panel.
-template <typename V, typename Kind>
-inline constexpr int64_t kElementsOfLine = kIsWidened<V, Kind> ? 2 : 4;
-
-// `kPanelZero`: what the panel's numbers are too large by; with 0 they are signed bytes.
-template <typename V, typename F, int kPanelZero, int phase>
+// `kPanelZero`: what the panel's numbers are too large by; with 0 they are signed bytes. With
+// kElements, 4 or 2, of every row in a line.
+template <typename V, typename F, int kPanelZero, int64_t kElements, int phase>
 [[gnu::always_inline]] inline void UnpackStep(const BlockPlace& place, int chunk,
                                               std::byte* lines) {
   typename V::Ints w[8];
@@ -102,11 +103,11 @@ template <typename V, typename F, int kPanelZero, int phase>
 #pragma GCC unroll 4
     for (int j = 0; j < 8; j += 2) V::PairLines(w[j], w[j + 1]);
   }
-  constexpr int64_t kLines = kStep / kElementsOfLine<V, F>;
+  constexpr int64_t kLines = kStep / kElements;
   std::byte* to = lines + (chunk * F::kPhases + phase) * kLines * kPanelLineBytes;
 #pragma GCC unroll 8
   for (int j = 0; j < 8; ++j) {
-    if constexpr (kIsWidened<V, F>) {
+    if constexpr (kElements == 2) {
       typename V::Ints halves[2];
       V::WidenLine(w[j], halves);
       V::Store(halves[0], to + 2 * j * kPanelLineBytes);
@@ -152,10 +153,11 @@ template <typename V, typename F>
   }
 }
 
-// Elements [begin, end) of a group as rows [row, row + 16) of a panel.
-template <typename V, typename F, int kPanelZero>
+// Elements [begin, end) of a group as rows [row, row + 16) of a panel, or of what has the lines,
+// scales and offsets of one.
+template <typename V, typename F, int kPanelZero, int64_t kElements, typename PanelMemory>
 [[gnu::noinline]] void FillPanel(const std::byte* group, int64_t k, int64_t begin, int64_t end,
-                                 int64_t row, const Panel& panel) {
+                                 int64_t row, const PanelMemory& panel) {
   for (int lane = 0; lane < kGroupRows; lane += V::kLanes) {
     std::byte* lines = panel.lines + 4 * (row + lane);
     float* scales = panel.scales + row + lane;
@@ -174,10 +176,11 @@ template <typename V, typename F, int kPanelZero>
         FillBlockTerms<V, F>(place, of_segment, row + lane, panel.terms);
       }
       for (int chunk = 0; chunk < F::kChunks; ++chunk) {
-        ForEachPhase<F>(
-            [&]<int phase>() { UnpackStep<V, F, kPanelZero, phase>(place, chunk, lines); });
+        ForEachPhase<F>([&]<int phase>() {
+          UnpackStep<V, F, kPanelZero, kElements, phase>(place, chunk, lines);
+        });
       }
-      lines += F::kBlock / kElementsOfLine<V, F> * kPanelLineBytes;
+      lines += F::kBlock / kElements * kPanelLineBytes;
     }
   }
 }
@@ -666,8 +669,8 @@ template <typename V, typename Kind, int kVectors, int kTokens>
         if constexpr (Kind::kHasOffsets) offset = V::LoadFloats(offsets + r * V::kLanes);
 #pragma GCC unroll 8
         for (int t = 0; t < kTokens; ++t) {
-          unscaled[r][t] = AddGroup<V, kGroup, Kind::kHasOffsets>(unscaled[r][t], sums[r][t], scale,
-                                                                  offset, rows, t, group);
+          unscaled[r][t] = AddGroup<V, Kind::kHasOffsets>(unscaled[r][t], sums[r][t], scale, offset,
+                                                          rows.Sum<kGroup>(t, group));
         }
       }
       lines += kLines * kPanelLineBytes;

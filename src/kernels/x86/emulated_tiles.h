@@ -1,6 +1,6 @@
 // The operations of tiles_amx.h in plain C++, for the tests of packed_tiles.h on CPUs without AMX:
-// what Intel's manual (SDM volume 2) says that LDTILECFG, TILELOADD, TILEZERO, TDPBSSD and
-// TILESTORED do. What makes those fault is a failed check here.
+// what Intel's manual (SDM volume 2) says that LDTILECFG, TILELOADD, TILEZERO, TDPBSSD, TDPBF16PS
+// and TILESTORED do. What makes those fault is a failed check here.
 //
 // The tiles are those of the calling thread. For emulated_amx_*.cc alone, which are compiled for an
 // instruction set: in an anonymous namespace, for the reason given in avx2.h.
@@ -73,14 +73,7 @@ struct EmulatedTiles {
 
   template <int sums, int a, int b>
   static void AddProducts() {
-    static_assert(sums != a && sums != b && a != b);
-    CheckIsConfigured(sums);
-    CheckIsConfigured(a);
-    CheckIsConfigured(b);
-    THAW_CHECK(Rows(sums) == Rows(a));
-    THAW_CHECK(RowBytes(sums) == RowBytes(b));
-    THAW_CHECK(RowBytes(sums) % 4 == 0 && RowBytes(a) % 4 == 0 && RowBytes(a) / 4 == Rows(b));
-    ++emulated_tile_products;
+    CheckFit<sums, a, b>();
     const auto& tiles = emulated_tiles.bytes;
     const int words = RowBytes(a) / 4;
     const int columns = RowBytes(sums) / 4;
@@ -102,7 +95,55 @@ struct EmulatedTiles {
     }
   }
 
+  // Without what TDPBF16PS does to denormal numbers, which nothing here has.
+  template <int sums, int a, int b>
+  static void AddFloatProducts() {
+    CheckFit<sums, a, b>();
+    const auto& tiles = emulated_tiles.bytes;
+    const int words = RowBytes(a) / 4;
+    const int columns = RowBytes(sums) / 4;
+    for (int m = 0; m < Rows(sums); ++m) {
+      float row[kTileRowBytes / 4];
+      __builtin_memcpy(row, tiles[sums][m], kTileRowBytes);
+      for (int n = 0; n < columns; ++n) {
+        float of_first = 0;
+        float of_second = 0;
+        for (int k = 0; k < words; ++k) {
+          const uint32_t pair = Word(a, m, k);
+          const uint32_t with = Word(b, k, n);
+          of_first = __builtin_fmaf(UpperHalf(pair << 16), UpperHalf(with << 16), of_first);
+          of_second = __builtin_fmaf(UpperHalf(pair), UpperHalf(with), of_second);
+        }
+        row[n] += of_first + of_second;
+      }
+      __builtin_memcpy(emulated_tiles.bytes[sums][m], row, kTileRowBytes);
+    }
+  }
+
  private:
+  template <int sums, int a, int b>
+  static void CheckFit() {
+    static_assert(sums != a && sums != b && a != b);
+    CheckIsConfigured(sums);
+    CheckIsConfigured(a);
+    CheckIsConfigured(b);
+    THAW_CHECK(Rows(sums) == Rows(a));
+    THAW_CHECK(RowBytes(sums) == RowBytes(b));
+    THAW_CHECK(RowBytes(sums) % 4 == 0 && RowBytes(a) % 4 == 0 && RowBytes(a) / 4 == Rows(b));
+    ++emulated_tile_products;
+  }
+  static uint32_t Word(int tile, int row, int word) {
+    uint32_t found;
+    __builtin_memcpy(&found, emulated_tiles.bytes[tile][row] + 4 * word, 4);
+    return found;
+  }
+  // The number of bfloat16 in the upper half of a word.
+  static float UpperHalf(uint32_t word) {
+    const uint32_t bits = word & 0xffff0000;
+    float number;
+    __builtin_memcpy(&number, &bits, 4);
+    return number;
+  }
   static int Rows(int tile) { return emulated_tiles.configuration.rows[tile]; }
   static int RowBytes(int tile) { return emulated_tiles.configuration.row_bytes[tile]; }
   static void CheckIsConfigured(int tile) {

@@ -221,6 +221,7 @@ struct Lanes8 {
   }
 
   THAW_INLINE Floats AsFloats(Ints x) { return _mm256_castsi256_ps(x); }
+  THAW_INLINE Ints AsInts(Floats x) { return _mm256_castps_si256(x); }
   THAW_INLINE Floats ToFloats(Ints x) { return _mm256_cvtepi32_ps(x); }
   THAW_INLINE Floats Zero() { return _mm256_setzero_ps(); }
   THAW_INLINE Floats Add(Floats a, Floats b) { return _mm256_add_ps(a, b); }

@@ -177,6 +177,7 @@ struct Vectors16 {
   }
 
   THAW_INLINE Floats AsFloats(Ints x) { return _mm512_castsi512_ps(x); }
+  THAW_INLINE Ints AsInts(Floats x) { return _mm512_castps_si512(x); }
   THAW_INLINE Floats ToFloats(Ints x) { return _mm512_cvtepi32_ps(x); }
   THAW_INLINE Floats Zero() { return _mm512_setzero_ps(); }
   THAW_INLINE Floats Add(Floats a, Floats b) { return _mm512_add_ps(a, b); }

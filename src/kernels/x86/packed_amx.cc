@@ -2,7 +2,7 @@
 // may be called here.
 #include "kernels/x86/amx.h"
 #include "kernels/x86/avx512vbmi.h"
-#include "kernels/x86/lanes_avx512.h"
+#include "kernels/x86/lanes_avx512vbmi.h"
 #include "kernels/x86/packed_tiles.h"
 #include "kernels/x86/tiles_amx.h"
 
@@ -15,8 +15,8 @@ void MultiplyPacked(ElementType type, const std::byte* groups, int64_t n_groups,
     avx512vbmi::MultiplyPacked(type, groups, n_groups, activations, out, out_stride, scratch);
     return;
   }
-  MultiplyPackedByTiles<Lanes16, AmxTiles>(type, groups, n_groups, activations, out, out_stride,
-                                           scratch);
+  MultiplyPackedByTiles<VbmiLanes16, AmxTiles>(type, groups, n_groups, activations, out, out_stride,
+                                               scratch);
 }
 
 }  // namespace thaw::amx

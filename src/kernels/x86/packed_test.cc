@@ -15,8 +15,6 @@ namespace {
 
 bool IsQuantized(ElementType type) { return Info(type).is_quantized; }
 
-bool IsMultipliedWide(ElementType type) { return FastestCopy(type) == ActivationCopy::kWide; }
-
 bool HasPointsOfAGrid(ElementType type) {
   const std::string_view name = Info(type).name;
   return name.starts_with("IQ1") || name.starts_with("IQ2") || name.starts_with("IQ3");
@@ -33,14 +31,14 @@ struct TablePair {
 std::vector<TablePair> TablePairs() {
   std::vector<TablePair> pairs;
   for (const EmulatedTable& each : EmulatedAmxTables()) {
-    pairs.push_back({&each.table, each.original, IsMultipliedWide});
+    pairs.push_back({&each.table, each.original, IsQuantized});
   }
   const EmulatedTable& avxvnni = EmulatedTables().back();
   pairs.push_back({&avxvnni.table, avxvnni.original, IsQuantized});
   const KernelTable* avx512 = EmulatedTables().front().original;
   for (const KernelTable* table : AllKernelTables()) {
     const std::string_view name = table->name;
-    if (name == "amx") pairs.push_back({table, avx512, IsMultipliedWide});
+    if (name == "amx") pairs.push_back({table, avx512, IsQuantized});
     if (name == "avx512vbmi") pairs.push_back({table, avx512, HasPointsOfAGrid});
     if (name == "avxvnni") pairs.push_back({table, avxvnni.original, IsQuantized});
   }
@@ -196,7 +194,7 @@ TEST_P(PackedKernels, GiveTheSameBitsForExtremeWeights) {
   }
 }
 
-TEST(EmulatedAmx, MultipliesWholeSumsOfMoreThanSixteenTokensByTiles) {
+TEST(EmulatedAmx, MultipliesMoreThanSixteenTokensByTiles) {
   std::mt19937 random(23);
   for (const auto& [table, original] : EmulatedAmxTables()) {
     if (!table.is_available(HostCpu())) {
@@ -207,24 +205,31 @@ TEST(EmulatedAmx, MultipliesWholeSumsOfMoreThanSixteenTokensByTiles) {
       ElementType type;
       ActivationCopy copy;
       int64_t n_tokens;
-      int64_t tiles;
+      int64_t tiles;              // of tokens
+      int64_t products_of_block;  // of 256 elements, for each tile and group of rows
     } const cases[] = {
-        {ElementType::kQ4_K, ActivationCopy::kWide, 1, 0},
-        {ElementType::kQ4_K, ActivationCopy::kWide, 16, 0},
-        {ElementType::kQ4_K, ActivationCopy::kWide, 17, 2},
-        {ElementType::kQ6_K, ActivationCopy::kWide, 33, 3},
-        {ElementType::kQ4_K, ActivationCopy::kNarrow, 33, 0},
-        {ElementType::kQ4_0, ActivationCopy::kWide, 33, 0},
+        {ElementType::kQ4_K, ActivationCopy::kWide, 1, 0, 0},
+        {ElementType::kQ4_K, ActivationCopy::kWide, 16, 0, 0},
+        // Two planes, 64 elements at once, and the minima.
+        {ElementType::kQ4_K, ActivationCopy::kWide, 17, 2, 2 * 4 + 1},
+        {ElementType::kQ6_K, ActivationCopy::kWide, 33, 3, 2 * 4},
+        // Those that share a scale.
+        {ElementType::kQ4_K, ActivationCopy::kNarrow, 33, 3, 256 / 32},
+        {ElementType::kQ4_0, ActivationCopy::kNarrow, 16, 0, 0},
+        {ElementType::kQ4_0, ActivationCopy::kNarrow, 17, 2, 256 / 32},
+        {ElementType::kQ4_0, ActivationCopy::kWide, 33, 3, 256 / 32},
+        {ElementType::kIQ2_S, ActivationCopy::kNarrow, 33, 3, 256 / 16},
+        {ElementType::kBF16, ActivationCopy::kNarrow, 33, 0, 0},
     };
-    for (const auto& [type, copy, n_tokens, tiles] : cases) {
+    for (const auto& [type, copy, n_tokens, tiles, products_of_block] : cases) {
       constexpr int64_t kLength = 512;
       const PackedMatrix matrix(type, kLength, RandomRows(type, kRows * kLength, random));
       const OwnedActivations activations(table, RandomFloats(n_tokens * kLength, random), n_tokens,
                                          kLength, copy);
       const int64_t before = emulated_tile_products;
       MatMul(table, matrix.rows, 0, kRows, activations.view());
-      // Of 64 elements, for three groups of rows, in two planes.
-      EXPECT_EQ(emulated_tile_products - before, tiles * (kLength / 64) * 3 * 2)
+      // For three groups of rows.
+      EXPECT_EQ(emulated_tile_products - before, tiles * (kLength / 256) * 3 * products_of_block)
           << table.name << " " << Info(type).name << " " << n_tokens;
     }
   }
@@ -237,10 +242,11 @@ TEST(EmulatedAmx, IsReachedByTheCheckOfEveryStart) {
       continue;
     }
     for (const ElementTypeInfo& info : AllElementTypes()) {
-      if (!IsMultipliedWide(info.type)) continue;
+      if (!IsQuantized(info.type)) continue;
       const int64_t before = emulated_tile_products;
       EXPECT_EQ(FindDisagreement(table, std::span(&info.type, 1)), std::nullopt);
-      // Two tiles of tokens, the last one reaching back; two groups; 512 elements; two planes.
+      // At least two tiles of tokens, the last one reaching back; two groups; 512 elements, 64 of
+      // them in two products.
       EXPECT_GE(emulated_tile_products - before, 2 * 2 * (512 / 64) * 2) << info.name;
     }
   }

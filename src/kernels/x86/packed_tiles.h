@@ -1,13 +1,14 @@
-// Products of packed rows with many tokens by matrix instructions, which multiply up to 16 tokens
-// with 16 rows over 64 elements, held in tile registers. Over the vectors V of an instruction set
-// (lanes_*.h) and the operations on tiles of `Tiles` (tiles_amx.h).
+// Products of packed rows with many tokens by matrix instructions, whose sums over a few elements
+// are exact, so that all else is that of every other way and the results are those of
+// kernels/packed_products.h over V, bit for bit. How tiles are multiplied: tile_units.h.
 //
-// What costs is to take sums out of the tiles and to scale them. So this is for formats whose sums
-// are whole numbers over a block of 256 (kernels/packed_sums.h) alone: a panel is filled with
-// weights times the scales of their groups, numbers of up to 14 bits in two planes of signed bytes,
-// and the sums of both stay in their tiles for the whole block. They are exact, so they are those
-// of every other way, and AddBlock does the rest: the results are those of
-// kernels/packed_products.h over V, bit for bit.
+// Rows are unpacked to a panel of signed bytes, two groups and a segment at a time. Then a product
+// is one of the elements that share a scale of the weights, 32 or 16, and the sums of two or four
+// are scaled and added up. What costs is to take sums out of the tiles and to scale them, so of
+// formats whose sums are whole numbers over a block of 256 (kernels/packed_sums.h), weights are
+// multiplied with the scales of their groups when they are unpacked, to numbers of up to 14 bits in
+// two planes of signed bytes, and the sums of both planes stay in their tiles for the whole block.
+// What minima times sums of activations come to is one more product of tiles, of bfloat16.
 //
 // In an anonymous namespace, for the reason given in packed_formats.h. Costs: the last tile of
 // tokens reaches back over tokens that are done, so 17 tokens take as long as 32.
@@ -15,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/activations.h"
 #include "kernels/packed_formats.h"
@@ -22,49 +24,255 @@
 #include "kernels/panel_matmul.h"
 #include "kernels/panel_products.h"
 #include "kernels/x86/tile_configuration.h"
+#include "kernels/x86/tile_units.h"
 #include "tensor/element_type.h"
 
 namespace thaw {
 namespace {
 
-inline constexpr int64_t kTileTokens = kTileRows;
-inline constexpr int64_t kTileElements = kTileRowBytes;
-inline constexpr int64_t kTileBytes = kTileRows * kTileRowBytes;
-
 // Fewer are multiplied directly (kernels/direct_products.h), as by the dot products of AVX-512.
 inline constexpr int64_t kFewestTileTokens = kTileTokens + 1;
 
-// Tokens that a panel is multiplied with block by block: their sums, 16 KiB, and the 16 KiB of a
-// block of the panel stay in an L1 cache of 48 KiB.
-inline constexpr int64_t kChunkTokens = 8 * kTileTokens;
+// Tiles for products of `depth` elements, of activations [token, depth] and of weights
+// [depth / 4, row, 4].
+inline TileConfiguration TilesOfDepth(int64_t depth) {
+  TileConfiguration configuration = {};
+  configuration.palette = 1;
+  for (int tile = 0; tile < kTiles; ++tile) {
+    configuration.rows[tile] = kTileRows;
+    configuration.row_bytes[tile] = kTileRowBytes;
+  }
+  configuration.row_bytes[kActivationTile] = static_cast<uint16_t>(depth);
+  configuration.rows[kWeightTile] = static_cast<uint8_t>(depth / 4);
+  return configuration;
+}
 
-// The tile registers.
-inline constexpr int kActivationTile = 0;
-inline constexpr int kWeightTiles = 1;  // three, which take turns
-inline constexpr int kSumTiles = 4;     // + 2 * plane + which 16 rows
+// The activations of a unit's first token from its first element on, and what lies between tokens.
+struct UnitRows {
+  const int8_t* quants;
+  const float* scales;
+  const float* sums;
+  int64_t quant_stride;
+  int64_t scale_stride;
+  int64_t sum_stride;
+  float* totals;  // what the unit is added to
+};
+
+// A segment of groups of rows, and a chunk of tokens.
+template <int kGroup>
+struct UnitsPlace {
+  TileScratch& scratch;
+  TokenChunk chunk;
+  UnitRows first;  // of token 0 and the first element of the segment
+
+  UnitsPlace(const Activations& a, int64_t begin, const TokenChunk& tokens, TileScratch& memory)
+      : scratch(memory),
+        chunk(tokens),
+        first{a.quants + begin,
+              a.scales + begin / kActivationBlock,
+              (kGroup == 32 ? a.step_sums : a.sums) + begin / kGroup,
+              QuantStride(a.k),
+              ActivationBlocks(a.k),
+              a.k / kGroup,
+              memory.sums} {}
+
+  // Of a unit whose block is kElements long.
+  template <int64_t kElements>
+  [[gnu::always_inline]] UnitRows RowsOf(const Unit& unit) const {
+    const int64_t token = chunk.First(unit.tile);
+    return {first.quants + token * first.quant_stride + unit.block * kElements,
+            first.scales + token * first.scale_stride + unit.block * (kElements / kActivationBlock),
+            first.sums + token * first.sum_stride + unit.block * (kElements / kGroup),
+            first.quant_stride,
+            first.scale_stride,
+            first.sum_stride,
+            unit.Sums(first.totals)};
+  }
+};
+
+// Where the sums of token t and of vector v of a unit's rows lie, from those of the unit: as its
+// totals do and as a sum of all its groups does.
+template <typename V>
+constexpr int64_t PlaceOfSum(int64_t t, int64_t v) {
+  const int64_t row = v * V::kLanes;
+  return (row / kGroupRows * kTileTokens + t) * kGroupRows + row % kGroupRows;
+}
+
+// Adds products of kGroup elements, each group's with its own scale. Formats of whole numbers are
+// among these where the activations are not.
+
+// Two groups of rows (or one), unpacked to signed bytes.
+struct BytePanel {
+  std::byte* lines;  // [kSegment / 4, kPanelRows, 4]
+  float* scales;     // [kSegment / 16, kPanelRows]; [kSegment / 32, ...] where 32 share a scale
+  float* offsets;    // the same
+
+  static constexpr int64_t kLineBytes = kPanelRows * kSegment;
+  static constexpr int64_t kOfGroups = kPanelRows * (kSegment / 16);
+  static constexpr int64_t kBytes = kLineBytes + 2 * 4 * kOfGroups;
+
+  explicit BytePanel(std::byte* scratch)
+      : lines(scratch),
+        scales(reinterpret_cast<float*>(scratch + kLineBytes)),
+        offsets(scales + kOfGroups) {}
+};
+
+static_assert(BytePanel::kBytes + int64_t{sizeof(TileScratch)} <= kPackedScratchBytes);
+
+// Blocks of kSteps steps of 32 elements: two, which share a scale of the activations, or the one
+// that may be left at the end of a row. With kGroupsOfRows groups of rows.
+template <typename V, typename Kind, int kSteps, int kGroupsOfRows>
+struct GroupUnits {
+  static constexpr int64_t kElements = kSteps * kStep;
+  static constexpr int kGroup = Kind::kGroup;
+  static constexpr int kGroups = kGroupsOfRows;
+  static constexpr int kProducts = kSteps * 32 / kGroup;  // of a group of rows
+  static constexpr int kSums = kProducts * kGroups;       // [product, group of rows]
+  static constexpr int kPoints = kProducts * (1 + kGroups);
+  static constexpr int kBuffers = 2;
+  static constexpr bool kAsksAhead = true;
+  static_assert(kSums <= kMostSums);
+
+  BytePanel panel;
+  UnitsPlace<kGroup> place;
+  int64_t first_group;  // of block 0 in the panel
+
+  void Enter(int64_t /*block*/) const {}
+
+  [[gnu::always_inline]] UnitRows RowsOf(const Unit& unit) const {
+    return place.template RowsOf<kElements>(unit);
+  }
+
+  template <typename Tiles, typename Between>
+  [[gnu::always_inline]] void Multiply(const Unit& unit, const UnitRows& rows,
+                                       const Between& between) const {
+    const std::byte* lines =
+        panel.lines + (first_group + unit.block * kProducts) * (kGroup / 4) * kPanelLineBytes +
+        unit.group * kLineBytes;
+    Repeat<kProducts>([&]<int i>() __attribute__((always_inline)) {
+      constexpr int kPoint = i * (1 + kGroups);
+      Tiles::template Load<kActivationTile>(rows.quants + i * kGroup, rows.quant_stride);
+      between.template operator()<kPoint>();
+      Repeat<kGroups>([&]<int g>() __attribute__((always_inline)) {
+        Tiles::template Load<kWeightTile>(
+            lines + i * (kGroup / 4) * kPanelLineBytes + g * kLineBytes, kPanelLineBytes);
+        Tiles::template AddProducts<i * kGroups + g, kActivationTile, kWeightTile>();
+        Tiles::template Zero<kWeightTile>();
+        if constexpr (g == kGroups - 1) Tiles::template Zero<kActivationTile>();
+        between.template operator()<kPoint + 1 + g>();
+      });
+    });
+  }
+
+  struct End {
+    static constexpr int kVectors = kGroups * static_cast<int>(kGroupRows) / V::kLanes;
+
+    // Of UnitRows, one by one: so they stay in registers.
+    const float* scales;
+    const float* sums;
+    int64_t scale_stride;
+    int64_t sum_stride;
+    float* totals;
+    Term<V> terms[kVectors][kProducts];
+
+    template <int t>
+    [[gnu::always_inline]] void Add(const std::byte* products) const {
+      Repeat<kVectors>([&]<int v>() __attribute__((always_inline)) {
+        constexpr int64_t kAt = PlaceOfSum<V>(t, v);
+        typename V::Floats unscaled = V::Zero();
+        Repeat<kProducts>([&]<int i>() __attribute__((always_inline)) {
+          const auto sum =
+              V::Load(products + i * kGroups * kTileBytes + kAt * int64_t{sizeof(float)});
+          unscaled =
+              AddGroup<V, Kind::kHasOffsets>(unscaled, sum, terms[v][i].scale, terms[v][i].offset,
+                                             Kind::kHasOffsets ? sums[t * sum_stride + i] : 0.0f);
+        });
+        const auto scale = V::Broadcast(scales[t * scale_stride]);
+        V::StoreFloats(V::MultiplyAdd(unscaled, scale, V::LoadFloats(totals + kAt)), totals + kAt);
+      });
+    }
+  };
+
+  [[gnu::always_inline]] End EndOf(const Unit& unit, const UnitRows& rows) const {
+    End end;
+    end.scales = rows.scales;
+    end.sums = rows.sums;
+    end.scale_stride = rows.scale_stride;
+    end.sum_stride = rows.sum_stride;
+    end.totals = rows.totals;
+    Repeat<End::kVectors>([&]<int v>() __attribute__((always_inline)) {
+      Repeat<kProducts>([&]<int i>() __attribute__((always_inline)) {
+        const int64_t at = (first_group + unit.block * kProducts + i) * kPanelRows +
+                           unit.group * kGroupRows + v * V::kLanes;
+        end.terms[v][i].scale = V::LoadFloats(panel.scales + at);
+        end.terms[v][i].offset = Kind::kHasOffsets ? V::LoadFloats(panel.offsets + at) : V::Zero();
+      });
+    });
+    return end;
+  }
+};
+
+// Elements of a segment as weights, for its outliers.
+template <typename V, typename Kind>
+struct WeightsOfBytes {
+  BytePanel panel;
+
+  [[gnu::always_inline]] inline typename V::Floats operator()(uint32_t index, int64_t row) const {
+    const auto words = V::Load(panel.lines + index / 4 * kPanelLineBytes + 4 * row);
+    const auto numbers = V::ToFloats(SignedByteOf<V>(words, static_cast<int>(index % 4)));
+    const int64_t at = int64_t{index / Kind::kGroup} * kPanelRows + row;
+    Term<V> term{V::LoadFloats(panel.scales + at), V::Zero()};
+    if constexpr (Kind::kHasOffsets) term.offset = V::LoadFloats(panel.offsets + at);
+    return WeightOf<V, Kind>(term, numbers);
+  }
+};
+
+// Whole numbers.
 
 // A number is high * 2^kPlaneBits + low, with low from 0 to 2^kPlaneBits - 1.
 inline constexpr int kPlaneBits = 6;
 inline constexpr int kPlanes = 2;  // low, high
 
+// How a format is multiplied: in groups that share a minimum.
+template <typename F>
+using WholeKindOf = PanelKind<F::kBits, F::kGroup * F::kGroupsOfTerm, F::kHasOffsets>;
+
 // Two groups of rows (or one), unpacked: weights times the scales of their groups.
 struct Planes {
   std::byte* lines[kPlanes];  // [kSegment / 4, kPanelRows, 4] signed bytes
-  BlockTerms terms;
+  // Lines of kPanelRows words, each twice the same number of bfloat16. A product takes 16 lines:
+  // the minima of 16 groups. Where a block has eight, those of two blocks lie on either side of
+  // eight lines of zeros, so that each of them and the zeros are 16.
+  std::byte* minima;
+  float* scales;   // [kSegment / 256, kPanelRows]
+  float* offsets;  // the same
 
   static constexpr int64_t kLineBytesOfPlane = kPanelRows * kSegment;
+  static constexpr int64_t kMinimaBytes = 4 * kPanelRows * (kSegment / 16);
+  static constexpr int64_t kOfBlocks = kPanelRows * (kSegment / kWideActivationBlock);
+  static constexpr int64_t kBytes = kPlanes * kLineBytesOfPlane + kMinimaBytes + 2 * 4 * kOfBlocks;
 
   explicit Planes(std::byte* scratch)
-      : lines{scratch, scratch + kLineBytesOfPlane}, terms(scratch + 2 * kLineBytesOfPlane) {}
+      : lines{scratch, scratch + kLineBytesOfPlane},
+        minima(scratch + kPlanes * kLineBytesOfPlane),
+        scales(reinterpret_cast<float*>(minima + kMinimaBytes)),
+        offsets(scales + kOfBlocks) {}
+
+  // Where the minimum of a group of a block lies, for row 0, and the lines that a block is
+  // multiplied with.
+  template <int kGroup>
+  std::byte* Minimum(int64_t block, int64_t group) const {
+    if constexpr (kGroup == 16) return minima + (16 * block + group) * kPanelLineBytes;
+    return minima + (block / 2 * 24 + block % 2 * 16 + group) * kPanelLineBytes;
+  }
+  template <int kGroup>
+  const std::byte* MinimaOfBlock(int64_t block) const {
+    if constexpr (kGroup == 16) return Minimum<kGroup>(block, 0);
+    return Minimum<kGroup>(block / 2 * 2, block % 2 * 8);
+  }
 };
 
-struct TileScratch {
-  std::byte products[kPlanes * kPanelGroups * kTileBytes];  // [plane, row / 16, token, row % 16]
-  float sums[kChunkTokens * kPanelRows];                    // [tile, row / 16, token, row % 16]
-};
-
-inline constexpr int64_t kPlanesBytes = kPlanes * Planes::kLineBytesOfPlane + BlockTerms::kBytes;
-static_assert(kPlanesBytes + int64_t{sizeof(TileScratch)} <= kPackedScratchBytes);
+static_assert(Planes::kBytes + int64_t{sizeof(TileScratch)} <= kPackedScratchBytes);
 
 // A step's eight lines of four weights times the scales of their groups, as planes.
 template <typename V, typename F, int phase>
@@ -98,6 +306,36 @@ template <typename V, typename F, int phase>
   }
 }
 
+// The terms of block `block` of a segment, for rows [row, row + lanes) of planes.
+template <typename V, typename F>
+[[gnu::always_inline]] inline void FillPlaneTerms(const BlockPlace& place, int64_t block,
+                                                  int64_t row, const Planes& planes) {
+  using Ints = typename V::Ints;
+  constexpr int kGroup = WholeKindOf<F>::kGroup;
+  constexpr int kTerms = kWideActivationBlock / kGroup;
+  const Term<V> of_block = F::template BlockTermOf<V>(place);
+  V::StoreFloats(of_block.scale, planes.scales + block * kPanelRows + row);
+  if constexpr (F::kHasOffsets) {
+    V::StoreFloats(of_block.offset, planes.offsets + block * kPanelRows + row);
+#pragma GCC unroll 4
+    for (int four = 0; four < kTerms / 4; ++four) {
+      const Ints of_four = F::template FourTermsOf<V>(place, four).minima;
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        // Numbers of 6 bits, which fit the upper half of a float.
+        const Ints number = V::AsInts(V::ToFloats(SignedByteOf<V>(of_four, i)));
+        V::Store(V::Or(number, V::template ShiftRight<16>(number)),
+                 planes.Minimum<kGroup>(block, 4 * four + i) + 4 * row);
+      }
+    }
+    if (kGroup == 32 && block % 2 == 0) {
+      for (int i = kTerms; i < 2 * kTerms; ++i) {
+        V::Store(V::Broadcast(0), planes.Minimum<kGroup>(block, i) + 4 * row);
+      }
+    }
+  }
+}
+
 // Elements [begin, end) of a group as rows [row, row + 16) of planes.
 template <typename V, typename F>
 [[gnu::noinline]] void FillPlanes(const std::byte* group, int64_t k, int64_t begin, int64_t end,
@@ -106,10 +344,10 @@ template <typename V, typename F>
   for (int lane = 0; lane < kGroupRows; lane += V::kLanes) {
     for (int64_t block = 0; block < (end - begin) / F::kBlock; ++block) {
       const BlockPlace place = PlaceInGroup<F>(group, k, begin / F::kBlock + block, lane);
-      FillBlockTerms<V, F>(place, block, row + lane, planes.terms);
+      FillPlaneTerms<V, F>(place, block, row + lane, planes);
       const int64_t first = block * (F::kBlock / 4) * kPanelLineBytes + 4 * (row + lane);
       for (int chunk = 0; chunk < F::kChunks; ++chunk) {
-        ForEachPhase<F>([&]<int phase>() {
+        ForEachPhase<F>([&]<int phase>() __attribute__((always_inline)) {
           UnpackPlanes<V, F, phase>(place, chunk, planes.lines[0] + first, planes.lines[1] + first);
         });
       }
@@ -117,11 +355,149 @@ template <typename V, typename F>
   }
 }
 
-// The part of planes that tiles run over.
-struct PlanesSegment {
+// Blocks of 256 elements. The sums of activations of the 16 groups from the present block's first
+// on lie in TileScratch::words, [token, 16]: sums are numbers of up to 12 bits, each in two parts
+// of bfloat16.
+template <typename V, typename Kind, int kGroupsOfRows>
+struct WholeUnits {
+  static constexpr int64_t kElements = kWideActivationBlock;
+  static constexpr bool kHasOffsets = Kind::kHasOffsets;
+  static constexpr int kGroup = Kind::kGroup;
+  static constexpr int kGroups = kGroupsOfRows;
+  static constexpr int kMinima = kPlanes;  // the third sum
+  static constexpr int kSums =
+      (kHasOffsets ? 3 : 2) * kGroups;  // [low, high, minima; group of rows]
+  static constexpr int kProducts = kWideActivationBlock / kTileRowBytes;  // of a plane
+  static constexpr int kPointsOfProduct = 1 + kPlanes * kGroups;
+  static constexpr int kPoints = kProducts * kPointsOfProduct + (kHasOffsets ? 1 + kGroups : 0);
+  // The other way costs a tenth of the speed, as does asking for four lines of each token.
+  static constexpr int kBuffers = 1;
+  static constexpr bool kAsksAhead = false;
+  static constexpr int64_t kGroupsOfBlock = kWideActivationBlock / kGroup;
+  static_assert(kSums <= kMostSums);
+  static_assert(!kHasOffsets || kTileWords % kGroupsOfBlock == 0);
+
   Planes planes;
-  int64_t begin;  // elements of the row
-  int64_t end;
+  UnitsPlace<kGroup> place;
+  int64_t groups;  // of the segment
+
+  void Enter(int64_t block) const {
+    if (kHasOffsets && block * kGroupsOfBlock % kTileWords == 0) SplitSums(block);
+  }
+
+  [[gnu::always_inline]] UnitRows RowsOf(const Unit& unit) const {
+    return place.template RowsOf<kElements>(unit);
+  }
+
+  template <typename Tiles, typename Between>
+  [[gnu::always_inline]] void Multiply(const Unit& unit, const UnitRows& rows,
+                                       const Between& between) const {
+    const int64_t of_group = unit.group * kLineBytes;
+    const int64_t at = unit.block * (kWideActivationBlock / 4) * kPanelLineBytes + of_group;
+    Repeat<kProducts>([&]<int i>() __attribute__((always_inline)) {
+      constexpr int kPoint = i * kPointsOfProduct;
+      const int64_t line = at + i * (kTileRowBytes / 4) * kPanelLineBytes;
+      Tiles::template Load<kActivationTile>(rows.quants + i * kTileRowBytes, rows.quant_stride);
+      between.template operator()<kPoint>();
+      Repeat<kSumsOfProducts>([&]<int sum>() __attribute__((always_inline)) {
+        Tiles::template Load<kWeightTile>(
+            planes.lines[sum / kGroups] + line + sum % kGroups * kLineBytes, kPanelLineBytes);
+        Tiles::template AddProducts<sum, kActivationTile, kWeightTile>();
+        Tiles::template Zero<kWeightTile>();
+        if constexpr (sum == kSumsOfProducts - 1) Tiles::template Zero<kActivationTile>();
+        between.template operator()<kPoint + 1 + sum>();
+      });
+    });
+    if constexpr (kHasOffsets) {
+      constexpr int kPoint = kProducts * kPointsOfProduct;
+      Tiles::template Load<kActivationTile>(
+          place.scratch.words + unit.tile * kTileTokens * kTileRowBytes, kTileRowBytes);
+      between.template operator()<kPoint>();
+      const std::byte* minima = planes.MinimaOfBlock<kGroup>(unit.block) + of_group;
+      Repeat<kGroups>([&]<int g>() __attribute__((always_inline)) {
+        Tiles::template Load<kWeightTile>(minima + g * kLineBytes, kPanelLineBytes);
+        Tiles::template AddFloatProducts<kMinima * kGroups + g, kActivationTile, kWeightTile>();
+        Tiles::template Zero<kWeightTile>();
+        if constexpr (g == kGroups - 1) Tiles::template Zero<kActivationTile>();
+        between.template operator()<kPoint + 1 + g>();
+      });
+    }
+  }
+
+  struct End {
+    static constexpr int kVectors = kGroups * static_cast<int>(kGroupRows) / V::kLanes;
+
+    const float* scales;
+    int64_t scale_stride;
+    float* totals;
+    Term<V> terms[kVectors];
+
+    template <int t>
+    [[gnu::always_inline]] void Add(const std::byte* products) const {
+      Repeat<kVectors>([&]<int v>() __attribute__((always_inline)) {
+        constexpr int64_t kAt = PlaceOfSum<V>(t, v);
+        const auto load = [&](int sum) __attribute__((always_inline)) {
+          return V::Load(products + sum * kGroups * kTileBytes + kAt * int64_t{sizeof(float)});
+        };
+        const auto sum = V::Add(V::template ShiftLeft<kPlaneBits>(load(1)), load(0));
+        typename V::Floats minima = V::Zero();
+        if constexpr (kHasOffsets) minima = V::AsFloats(load(kMinima));
+        V::StoreFloats(AddBlockSums<V, Kind>(V::LoadFloats(totals + kAt), sum, minima, terms[v],
+                                             scales[t * scale_stride]),
+                       totals + kAt);
+      });
+    }
+  };
+
+  [[gnu::always_inline]] End EndOf(const Unit& unit, const UnitRows& rows) const {
+    End end;
+    end.scales = rows.scales;
+    end.scale_stride = rows.scale_stride;
+    end.totals = rows.totals;
+    Repeat<End::kVectors>([&]<int v>() __attribute__((always_inline)) {
+      const int64_t at = unit.block * kPanelRows + unit.group * kGroupRows + v * V::kLanes;
+      end.terms[v].scale = V::LoadFloats(planes.scales + at);
+      end.terms[v].offset = kHasOffsets ? V::LoadFloats(planes.offsets + at) : V::Zero();
+    });
+    return end;
+  }
+
+ private:
+  static constexpr int kSumsOfProducts = kPlanes * kGroups;
+
+  // Fills the words of the blocks from `block` on.
+  [[gnu::noinline]] void SplitSums(int64_t block) const {
+    const int64_t first = block * kGroupsOfBlock;
+    const int64_t left = groups - first;
+    const int64_t n = left < kTileWords ? left : kTileWords;
+    for (int64_t tile = 0; tile < place.chunk.tiles(); ++tile) {
+      const UnitRows rows = RowsOf({block, tile, 0});
+      std::byte* words = place.scratch.words + tile * kTileTokens * kTileRowBytes;
+      for (int64_t t = 0; t < kTileTokens; ++t) {
+        const float* sums = rows.sums + t * rows.sum_stride;
+        if (n == kTileWords) {
+          SplitSumsOfToken(sums, words + t * kTileRowBytes);
+        } else {
+          float last[kTileWords] = {};
+          std::memcpy(last, sums, static_cast<size_t>(n) * sizeof(float));
+          SplitSumsOfToken(last, words + t * kTileRowBytes);
+        }
+      }
+    }
+  }
+  [[gnu::always_inline]] static void SplitSumsOfToken(const float* sums, std::byte* words) {
+    for (int64_t i = 0; i < kTileWords; i += V::kLanes) {
+      V::Store(SplitWords(V::LoadFloats(sums + i)), words + 4 * i);
+    }
+  }
+
+  // Whole numbers of at most 16 bits as the sum of two of bfloat16: the upper half of a float, and
+  // what that leaves.
+  [[gnu::always_inline]] static typename V::Ints SplitWords(typename V::Floats sums) {
+    const auto upper = V::And(V::AsInts(sums), V::Broadcast(-0x10000));
+    const auto rest = V::AsInts(V::Add(sums, V::Negate(V::AsFloats(upper))));
+    return V::Or(upper, V::template ShiftRight<16>(rest));
+  }
 };
 
 // Elements of a segment as weights, for its outliers. The product of a block's scale, a number of
@@ -133,206 +509,119 @@ struct WeightsOfPlanes {
 
   [[gnu::always_inline]] inline typename V::Floats operator()(uint32_t index, int64_t row) const {
     using Ints = typename V::Ints;
-    const int64_t at = index / 4 * kPanelLineBytes + 4 * row;
+    const int64_t line = index / 4 * kPanelLineBytes + 4 * row;
     const auto number = [&](int plane) {
-      return SignedByteOf<V>(V::Load(planes.lines[plane] + at), static_cast<int>(index % 4));
+      return SignedByteOf<V>(V::Load(planes.lines[plane] + line), static_cast<int>(index % 4));
     };
     const Ints numbers = V::Add(V::template ShiftLeft<kPlaneBits>(number(1)), number(0));
     const int64_t block = index / kWideActivationBlock;
-    Term<V> term = BlockTermOfPanel<V, Kind>(planes.terms, block, row);
+    const int64_t at = block * kPanelRows + row;
+    Term<V> term{V::LoadFloats(planes.scales + at), V::Zero()};
     if constexpr (Kind::kHasOffsets) {
-      const int group = static_cast<int>(index % kWideActivationBlock) / Kind::kGroup;
-      const Ints minima = MinimaOfPanel<V, Kind>(planes.terms, block, group / 2, row);
-      const Ints minimum = V::And(V::ShiftRight(minima, 16 * (group % 2)), V::Broadcast(0xffff));
-      term.offset = V::Multiply(term.offset, V::ToFloats(minimum));
+      const int64_t group = index % kWideActivationBlock / Kind::kGroup;
+      const Ints minimum = V::Load(planes.Minimum<Kind::kGroup>(block, group) + 4 * row);
+      term.offset = V::Multiply(V::LoadFloats(planes.offsets + at),
+                                V::AsFloats(V::And(minimum, V::Broadcast(-0x10000))));
     }
     return WeightOf<V, Kind>(term, V::ToFloats(numbers));
   }
 };
 
-// Multiplies a block of a segment with a tile of tokens: both planes of kGroups groups of rows. The
-// sums stay in their tiles. `quants`: those of the first token and of the block's first element.
-template <typename Tiles, int kGroups>
-[[gnu::always_inline]] inline void MultiplyBlockByTiles(const Planes& planes, int64_t block,
-                                                        const int8_t* quants, int64_t token_bytes) {
-  Tiles::template Zero<kSumTiles>();
-  Tiles::template Zero<kSumTiles + 2>();
-  if constexpr (kGroups == 2) {
-    Tiles::template Zero<kSumTiles + 1>();
-    Tiles::template Zero<kSumTiles + 3>();
-  }
-  const std::byte* low = planes.lines[0] + block * (kWideActivationBlock / 4) * kPanelLineBytes;
-  const std::byte* high = low + Planes::kLineBytesOfPlane;
-  for (int64_t element = 0; element < kWideActivationBlock; element += kTileElements) {
-    Tiles::template Load<kActivationTile>(quants + element, token_bytes);
-    Tiles::template Load<kWeightTiles>(low, kPanelLineBytes);
-    Tiles::template AddProducts<kSumTiles, kActivationTile, kWeightTiles>();
-    Tiles::template Load<kWeightTiles + 1>(high, kPanelLineBytes);
-    Tiles::template AddProducts<kSumTiles + 2, kActivationTile, kWeightTiles + 1>();
-    if constexpr (kGroups == 2) {
-      Tiles::template Load<kWeightTiles + 2>(low + kLineBytes, kPanelLineBytes);
-      Tiles::template AddProducts<kSumTiles + 1, kActivationTile, kWeightTiles + 2>();
-      Tiles::template Load<kWeightTiles>(high + kLineBytes, kPanelLineBytes);
-      Tiles::template AddProducts<kSumTiles + 3, kActivationTile, kWeightTiles>();
-    }
-    low += kTileElements / 4 * kPanelLineBytes;
-    high += kTileElements / 4 * kPanelLineBytes;
-  }
-}
+// Where a panel lies in the matrix, and what it is multiplied to.
+struct PanelPlace {
+  int64_t begin;  // elements of the row
+  int64_t end;
+  int64_t groups;  // of rows, 1 or 2
+  float* out;      // of token 0 and the first row
+  int64_t out_stride;
+};
 
-template <typename Tiles, int kGroups>
-[[gnu::always_inline]] inline void StoreProducts(std::byte* products) {
-  Tiles::template Store<kSumTiles>(products, kTileRowBytes);
-  Tiles::template Store<kSumTiles + 2>(products + 2 * kTileBytes, kTileRowBytes);
-  if constexpr (kGroups == 2) {
-    Tiles::template Store<kSumTiles + 1>(products + kTileBytes, kTileRowBytes);
-    Tiles::template Store<kSumTiles + 3>(products + 3 * kTileBytes, kTileRowBytes);
-  }
-}
-
-// Where the sums of a vector of rows from `row` on and token t of a tile lie, from those of the
-// tile.
-constexpr int64_t PlaceOfSum(int64_t t, int64_t row) {
-  return (row / kGroupRows * kTileTokens + t) * kGroupRows + row % kGroupRows;
-}
-
-// Adds the products of a block to the sums of a tile, whose first token is that of `rows`.
-template <typename V, typename Kind, int kGroups>
-[[gnu::noinline]] void AddTile(const std::byte* products, const BlockTerms& terms, int64_t block,
-                               const TokenRows& rows, int64_t first_step, float* sums) {
-  using Ints = typename V::Ints;
-  for (int64_t row = 0; row < kGroups * kGroupRows; row += V::kLanes) {
-    const BlockEnd<V, Kind> end(terms, block, row);
-#pragma GCC unroll 4
-    for (int64_t t = 0; t < kTileTokens; ++t) {
-      const int64_t at = PlaceOfSum(t, row);
-      const Ints low = V::Load(products + 4 * at);
-      const Ints high = V::Load(products + 4 * at + 2 * kTileBytes);
-      const Ints sum = V::Add(V::template ShiftLeft<kPlaneBits>(high), low);
-      const typename V::Floats total = AddBlock<V, Kind>(V::LoadFloats(sums + at), sum, end.term,
-                                                         end.minima, rows, t, first_step);
-      V::StoreFloats(total, sums + at);
-    }
-  }
-}
-
-// The sums that a chunk of tokens goes on from, and those that it ends with.
-template <typename V, int kGroups>
-[[gnu::noinline]] void LoadSums(bool is_first_segment, int64_t first, const float* out,
-                                int64_t out_stride, float* sums) {
-  for (int64_t t = 0; t < kTileTokens; ++t) {
-    for (int64_t row = 0; row < kGroups * kGroupRows; row += V::kLanes) {
-      V::StoreFloats(
-          is_first_segment ? V::Zero() : V::LoadFloats(out + (first + t) * out_stride + row),
-          sums + PlaceOfSum(t, row));
-    }
-  }
-}
-
-template <typename V, int kGroups>
-[[gnu::noinline]] void StoreSums(const float* sums, int64_t skip, int64_t first, float* out,
-                                 int64_t out_stride) {
-  for (int64_t t = skip; t < kTileTokens; ++t) {
-    for (int64_t row = 0; row < kGroups * kGroupRows; row += V::kLanes) {
-      V::StoreFloats(V::LoadFloats(sums + PlaceOfSum(t, row)),
-                     out + (first + t) * out_stride + row);
-    }
-  }
-}
-
-// A segment of kGroups groups of rows times all tokens.
-template <typename V, typename Tiles, typename Kind, int kGroups>
-[[gnu::noinline]] void MultiplySegmentByTiles(const PlanesSegment& segment, const Activations& a,
-                                              float* out, int64_t out_stride, TileScratch& scratch,
-                                              UnpackedNext next) {
+// A segment times all tokens, chunk after chunk: multiply<groups of rows>(chunk) adds to the sums
+// in scratch; weights(index, row) are those of element `index` of the segment.
+template <typename V, int kGroups, typename Multiply, typename Weights>
+void MultiplyByChunks(const PanelPlace& at, const Activations& a, TileScratch& scratch,
+                      UnpackedNext& next, const Multiply& multiply, const Weights& weights) {
   constexpr int kVectors = kGroups * static_cast<int>(kGroupRows) / V::kLanes;
-  const int64_t blocks = (segment.end - segment.begin) / kWideActivationBlock;
-  for (int64_t chunk = 0; chunk < a.n_tokens; chunk += kChunkTokens) {
-    const int64_t chunk_end = a.n_tokens - chunk < kChunkTokens ? a.n_tokens : chunk + kChunkTokens;
-    const int64_t tiles = (chunk_end - chunk + kTileTokens - 1) / kTileTokens;
-    // The last tile reaches back over tokens that are done.
-    const auto first_of = [&](int64_t tile) {
-      const int64_t token = chunk + tile * kTileTokens;
-      const int64_t last = a.n_tokens - kTileTokens;
-      return token < last ? token : last;
-    };
-    const auto sums_of = [&](int64_t tile) {
-      return scratch.sums + tile * kTileTokens * kPanelRows;
-    };
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      LoadSums<V, kGroups>(segment.begin == 0, first_of(tile), out, out_stride, sums_of(tile));
-    }
-    // A unit is a tile of tokens and a block. The products of one are added while those of the next
-    // one are made, and before these are stored: instructions retire in their order, and a store
-    // that waits for its tile holds up all that follow.
-    const auto add = [&](int64_t unit) {
-      const int64_t tile = unit % tiles;
-      const int64_t block = unit / tiles;
-      const int64_t first_step = (segment.begin + block * kWideActivationBlock) / kStep;
-      AddTile<V, Kind, kGroups>(scratch.products, segment.planes.terms, block,
-                                TokenRows(a, first_of(tile)), first_step, sums_of(tile));
-    };
-    const int64_t units = blocks * tiles;
-    for (int64_t unit = 0; unit < units; ++unit) {
-      const int64_t block = unit / tiles;
-      const int64_t element = segment.begin + block * kWideActivationBlock;
-      MultiplyBlockByTiles<Tiles, kGroups>(
-          segment.planes, block, a.quants + first_of(unit % tiles) * QuantStride(a.k) + element,
-          QuantStride(a.k));
-      if (unit > 0) add(unit - 1);
-      StoreProducts<Tiles, kGroups>(scratch.products);
-    }
-    add(units - 1);
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      const int64_t skip = chunk + tile * kTileTokens - first_of(tile);
-      StoreSums<V, kGroups>(sums_of(tile), skip, first_of(tile), out, out_stride);
-    }
-    AddSegmentOutliers<V, kVectors>(segment.begin, 0, TokenRows(a, 0), chunk, chunk_end, out,
-                                    out_stride, WeightsOfPlanes<V, Kind>{segment.planes});
-    next.AskUpTo(chunk_end, a.n_tokens);
+  for (int64_t token = 0; token < a.n_tokens; token += kChunkTokens) {
+    const TokenChunk chunk(token, a.n_tokens);
+    LoadSums<V>(chunk, kGroups, at.begin == 0, at.out, at.out_stride, scratch);
+    multiply.template operator()<kGroups>(chunk);
+    StoreSums<V>(chunk, kGroups, scratch, at.out, at.out_stride);
+    AddSegmentOutliers<V, kVectors>(at.begin, 0, TokenRows(a, 0), chunk.begin(), chunk.end(),
+                                    at.out, at.out_stride, weights);
+    next.AskUpTo(chunk.end(), a.n_tokens);
   }
 }
 
-inline TileConfiguration FullTiles() {
-  TileConfiguration configuration = {};
-  configuration.palette = 1;
-  for (int tile = 0; tile < kTiles; ++tile) {
-    configuration.rows[tile] = kTileRows;
-    configuration.row_bytes[tile] = kTileRowBytes;
+template <typename V, typename Multiply, typename Weights>
+void MultiplyByChunks(const PanelPlace& at, const Activations& a, TileScratch& scratch,
+                      UnpackedNext next, const Multiply& multiply, const Weights& weights) {
+  if (at.groups == kPanelGroups) {
+    MultiplyByChunks<V, kPanelGroups>(at, a, scratch, next, multiply, weights);
+  } else {
+    MultiplyByChunks<V, 1>(at, a, scratch, next, multiply, weights);
   }
-  return configuration;
 }
 
 template <typename V, typename Tiles, typename F>
-void MultiplyGroupsByTiles(const std::byte* groups, int64_t n_groups, const Activations& a,
-                           float* out, int64_t out_stride, std::byte* scratch) {
-  using Kind = PanelKind<F::kBits, F::kGroup, F::kHasOffsets>;
-  const Planes planes(scratch);
-  auto& of_tiles = *reinterpret_cast<TileScratch*>(scratch + kPlanesBytes);
-  const TileConfiguration configuration = FullTiles();
-  Tiles::Configure(configuration);
+void MultiplyWholeByTiles(const std::byte* groups, int64_t n_groups, const Activations& a,
+                          float* out, int64_t out_stride, std::byte* memory) {
+  using Kind = WholeKindOf<F>;
+  const Planes planes(memory);
+  auto& scratch = *reinterpret_cast<TileScratch*>(memory + Planes::kBytes);
+  Tiles::Configure(TilesOfDepth(kTileRowBytes));
   ForEachSegment<F>(
       groups, n_groups, a.k,
       [&](const std::byte* group, int64_t begin, int64_t end, int64_t row) {
         FillPlanes<V, F>(group, a.k, begin, end, row, planes);
       },
       [&](int64_t begin, int64_t end, int64_t first_row, int64_t n_rows, UnpackedNext next) {
-        const PlanesSegment segment{planes, begin, end};
-        if (n_rows == kPanelRows) {
-          MultiplySegmentByTiles<V, Tiles, Kind, 2>(segment, a, out + first_row, out_stride,
-                                                    of_tiles, next);
-        } else {
-          MultiplySegmentByTiles<V, Tiles, Kind, 1>(segment, a, out + first_row, out_stride,
-                                                    of_tiles, next);
-        }
+        const PanelPlace at{begin, end, n_rows / kGroupRows, out + first_row, out_stride};
+        const auto multiply = [&]<int kGroups>(const TokenChunk& chunk) {
+          const WholeUnits<V, Kind, kGroups> units{
+              planes, {a, begin, chunk, scratch}, (end - begin) / Kind::kGroup};
+          MultiplyUnits<Tiles>(units, (end - begin) / kWideActivationBlock, chunk.tiles(),
+                               at.groups, scratch);
+        };
+        MultiplyByChunks<V>(at, a, scratch, next, multiply, WeightsOfPlanes<V, Kind>{planes});
+      });
+  Tiles::Release();
+}
+
+template <typename V, typename Tiles, typename F>
+void MultiplyGroupsByTiles(const std::byte* groups, int64_t n_groups, const Activations& a,
+                           float* out, int64_t out_stride, std::byte* memory) {
+  using Kind = PanelKind<8, F::kGroup, F::kHasOffsets>;
+  const BytePanel panel(memory);
+  auto& scratch = *reinterpret_cast<TileScratch*>(memory + BytePanel::kBytes);
+  Tiles::Configure(TilesOfDepth(F::kGroup));
+  ForEachSegment<F>(
+      groups, n_groups, a.k,
+      [&](const std::byte* group, int64_t begin, int64_t end, int64_t row) {
+        FillPanel<V, F, /*kPanelZero=*/0, /*kElements=*/4>(group, a.k, begin, end, row, panel);
+      },
+      [&](int64_t begin, int64_t end, int64_t first_row, int64_t n_rows, UnpackedNext next) {
+        const PanelPlace at{begin, end, n_rows / kGroupRows, out + first_row, out_stride};
+        const int64_t blocks = (end - begin) / kActivationBlock;
+        const int64_t rest = blocks * kActivationBlock;
+        const auto multiply = [&]<int kGroups>(const TokenChunk& chunk) {
+          // Four products of each group are as many as fit.
+          constexpr int kInUnit = F::kGroup == 32 ? kGroups : 1;
+          const GroupUnits<V, Kind, 2, kInUnit> units{panel, {a, begin, chunk, scratch}, 0};
+          MultiplyUnits<Tiles>(units, blocks, chunk.tiles(), at.groups, scratch);
+          if (begin + rest == end) return;
+          const GroupUnits<V, Kind, 1, kInUnit> last{
+              panel, {a, begin + rest, chunk, scratch}, rest / F::kGroup};
+          MultiplyUnits<Tiles>(last, 1, chunk.tiles(), at.groups, scratch);
+        };
+        MultiplyByChunks<V>(at, a, scratch, next, multiply, WeightsOfBytes<V, Kind>{panel});
       });
   Tiles::Release();
 }
 
 // Whether MultiplyPackedByTiles multiplies these activations with weights of this type.
 inline bool IsMultipliedByTiles(ElementType type, const Activations& a) {
-  constexpr ActivationCopy kWide = ActivationCopy::kWide;
-  return a.copy == kWide && FastestCopy(type) == kWide && a.n_tokens >= kFewestTileTokens;
+  return Info(type).is_quantized && a.n_tokens >= kFewestTileTokens;
 }
 
 // Whole groups of packed rows. IsMultipliedByTiles must hold.
@@ -342,9 +631,12 @@ void MultiplyPackedByTiles(ElementType type, const std::byte* groups, int64_t n_
                            std::byte* scratch) {
   VisitFormat(type, [&]<typename F>() {
     if constexpr (HasWholeTerms<F>) {
-      MultiplyGroupsByTiles<V, Tiles, InWholeNumbers<F>>(groups, n_groups, a, out, out_stride,
-                                                         scratch);
+      if (a.copy == ActivationCopy::kWide) {
+        return MultiplyWholeByTiles<V, Tiles, InWholeNumbers<F>>(groups, n_groups, a, out,
+                                                                 out_stride, scratch);
+      }
     }
+    MultiplyGroupsByTiles<V, Tiles, F>(groups, n_groups, a, out, out_stride, scratch);
   });
 }
 

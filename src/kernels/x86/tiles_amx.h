@@ -1,4 +1,5 @@
-// Tile registers of AMX with int8: the operations that packed_tiles.h is written in. For
+// Tile registers of AMX with int8 and bfloat16: the operations that packed_tiles.h is written in.
+// For
 // *_amx.cc files alone; in an anonymous namespace, for the reason given in avx2.h.
 //
 // Statements of assembly rather than intrinsics: those take the numbers of tiles as literals only,
@@ -48,6 +49,11 @@ struct AmxTiles {
   template <int sums, int a, int b>
   [[gnu::always_inline]] static inline void AddProducts() {
     asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(a), "i"(b));
+  }
+  // The same of pairs of bfloat16, to sums of floats.
+  template <int sums, int a, int b>
+  [[gnu::always_inline]] static inline void AddFloatProducts() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(a), "i"(b));
   }
 };
 
