@@ -140,7 +140,7 @@ TEST_P(PackedKernels, GiveTheBitsOfTheirOriginals) {
         }
       } else {
         // A few, and as many that the last tile of tokens reaches back by all but one, by one, by
-        // half a tile, not at all, and over 128 tokens that are done.
+        // half a tile, not at all, and over the tokens of another chunk.
         numbers_of_tokens = {3, 10, 17, 31, 40, 48, 49, 130};
       }
       for (const int64_t n_tokens : numbers_of_tokens) {
