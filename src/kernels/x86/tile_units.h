@@ -98,6 +98,8 @@ template <int n, typename Act>
 //   kAsksAhead
 //             whether a unit's activations are a cache line of each token, asked for with the unit
 //             before
+//   Enter(block)
+//             comes before the units of a block, while those of the one before may not be added yet
 //   RowsOf(unit)
 //             where its activations lie
 //   Multiply<Tiles>(unit, rows, between)

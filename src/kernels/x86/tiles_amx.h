@@ -15,6 +15,7 @@ namespace thaw {
 namespace {
 
 struct AmxTiles {
+  // All tiles are zero then.
   [[gnu::always_inline]] static inline void Configure(const TileConfiguration& configuration) {
     asm volatile("ldtilecfg %0" : : "m"(configuration) : "memory");
   }
