@@ -100,6 +100,20 @@ constexpr int64_t PlaceOfSum(int64_t t, int64_t v) {
   return (row / kGroupRows * kTileTokens + t) * kGroupRows + row % kGroupRows;
 }
 
+// sum + factors[byte] times byte `byte` of every word, a signed one. `factors` hold 0 but at
+// [byte][byte].
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints AddSignedByte(typename V::Ints sum,
+                                                             typename V::Ints words, int byte,
+                                                             const int8_t (&factors)[4][4]) {
+  if constexpr (V::kWidthsAlike) {
+    return V::AddFour(sum, V::BroadcastFour(factors[byte]), words);
+  } else {
+    const auto number = SignedByteOf<V>(words, byte);
+    return V::Add(sum, V::ShiftLeft(number, Log2(factors[byte][byte])));
+  }
+}
+
 // Adds products of kGroup elements, each group's with its own scale. Formats of whole numbers are
 // among these where the activations are not.
 
@@ -221,7 +235,8 @@ struct WeightsOfBytes {
 
   [[gnu::always_inline]] inline typename V::Floats operator()(uint32_t index, int64_t row) const {
     const auto words = V::Load(panel.lines + index / 4 * kPanelLineBytes + 4 * row);
-    const auto numbers = V::ToFloats(SignedByteOf<V>(words, static_cast<int>(index % 4)));
+    const auto numbers =
+        V::ToFloats(AddSignedByte<V>(V::Broadcast(0), words, static_cast<int>(index % 4), kOneAt));
     const int64_t at = int64_t{index / Kind::kGroup} * kPanelRows + row;
     Term<V> term{V::LoadFloats(panel.scales + at), V::Zero()};
     if constexpr (Kind::kHasOffsets) term.offset = V::LoadFloats(panel.offsets + at);
@@ -502,6 +517,10 @@ struct WholeUnits {
   }
 };
 
+inline constexpr int8_t kUpper = 1 << kPlaneBits;
+inline constexpr int8_t kUpperPlaneAt[4][4] = {
+    {kUpper, 0, 0, 0}, {0, kUpper, 0, 0}, {0, 0, kUpper, 0}, {0, 0, 0, kUpper}};
+
 // Elements of a segment as weights, for its outliers. The product of a block's scale, a number of
 // 11 bits, with a number of the planes is exact, as is its product with the scale of a group: so
 // this rounds where WeightOf of the group's terms does.
@@ -512,10 +531,10 @@ struct WeightsOfPlanes {
   [[gnu::always_inline]] inline typename V::Floats operator()(uint32_t index, int64_t row) const {
     using Ints = typename V::Ints;
     const int64_t line = index / 4 * kPanelLineBytes + 4 * row;
-    const auto number = [&](int plane) {
-      return SignedByteOf<V>(V::Load(planes.lines[plane] + line), static_cast<int>(index % 4));
-    };
-    const Ints numbers = V::Add(V::template ShiftLeft<kPlaneBits>(number(1)), number(0));
+    const int byte = static_cast<int>(index % 4);
+    Ints numbers =
+        AddSignedByte<V>(V::Broadcast(0), V::Load(planes.lines[1] + line), byte, kUpperPlaneAt);
+    numbers = AddSignedByte<V>(numbers, V::Load(planes.lines[0] + line), byte, kOneAt);
     const int64_t block = index / kWideActivationBlock;
     const int64_t at = block * kPanelRows + row;
     Term<V> term{V::LoadFloats(planes.scales + at), V::Zero()};
