@@ -16,6 +16,7 @@ TableNeeds NeedsOf(const KernelTable& table, const CpuFeatures& cpu) {
     needs.needed.emplace_back(each.name);
     if (!(cpu.*each.feature)) needs.missing.emplace_back(each.name);
   }
+  needs.is_refused = needs.missing.empty() && !table.is_available(cpu);
   return needs;
 }
 
@@ -25,18 +26,26 @@ std::vector<TableNeeds> NeedsOfAllTables(const CpuFeatures& cpu) {
   return tables;
 }
 
+namespace {
+
+std::string WhyNotTaken(const TableNeeds& table) {
+  if (table.is_refused) return fmt::format("{} is not for CPUs of this maker", table.name);
+  if (table.is_available()) {
+    return fmt::format("{} would be better but computes something wrong here", table.name);
+  }
+  return fmt::format("{} would be better but needs {}, which this CPU lacks", table.name,
+                     fmt::join(table.missing, ", "));
+}
+
+}  // namespace
+
 std::string WhyChosen(const std::vector<TableNeeds>& tables, const KernelChoice& choice) {
   const std::string_view chosen = choice.table->name;
   const std::string_view slower = choice.slower == nullptr ? "" : choice.slower->name;
   std::vector<std::string> reasons;
   for (const TableNeeds& table : tables) {
     if (table.name == chosen) break;
-    if (table.name == slower) continue;
-    reasons.push_back(
-        table.is_available()
-            ? fmt::format("{} would be better but computes something wrong here", table.name)
-            : fmt::format("{} would be better but needs {}, which this CPU lacks", table.name,
-                          fmt::join(table.missing, ", ")));
+    if (table.name != slower) reasons.push_back(WhyNotTaken(table));
   }
   const TableNeeds& first = tables.front();
   if (first.name == chosen) reasons.emplace_back("the best of this build");

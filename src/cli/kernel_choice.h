@@ -16,8 +16,9 @@ struct TableNeeds {
   const char* name = "";
   std::vector<std::string> needed = {};   // CPU features, by name
   std::vector<std::string> missing = {};  // those of them that the CPU lacks
+  bool is_refused = false;                // lacks none, but the table is not for CPUs of this maker
 
-  bool is_available() const { return missing.empty(); }
+  bool is_available() const { return missing.empty() && !is_refused; }
 };
 
 // Found by asking is_available about CPUs that lack one feature each, so it cannot differ from what

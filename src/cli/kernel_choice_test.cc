@@ -37,6 +37,21 @@ TEST(NeedsOf, AgreeWithWhatIsChosen) {
   EXPECT_THAT(NeedsOfAllTables(HostCpu()).back().needed, IsEmpty()) << "portable";
 }
 
+TEST(NeedsOf, SaysWhatIsRefusedToAMaker) {
+  const KernelTable table = Table([](const CpuFeatures& cpu) { return cpu.avx2 && !cpu.is_intel; });
+  CpuFeatures cpu;
+  cpu.is_intel = true;
+  EXPECT_THAT(NeedsOf(table, cpu).missing, ElementsAre("avx2"));
+  EXPECT_FALSE(NeedsOf(table, cpu).is_refused);
+  cpu.avx2 = true;
+  const TableNeeds needs = NeedsOf(table, cpu);
+  EXPECT_THAT(needs.missing, IsEmpty());
+  EXPECT_TRUE(needs.is_refused);
+  EXPECT_FALSE(needs.is_available());
+  cpu.is_intel = false;
+  EXPECT_TRUE(NeedsOf(table, cpu).is_available());
+}
+
 KernelTable Named(const char* name) {
   KernelTable table = *AllKernelTables().back();
   table.name = name;
@@ -71,6 +86,13 @@ TEST(WhyChosen, SaysWhatItWasFasterThan) {
             "1.20 times as fast as b here");
   EXPECT_EQ(WhyChosen(tables, {.table = &b, .slower = &a, .speedup = 1.304}),
             "the best of this build; 1.30 times as fast as a here; needs x, y");
+}
+
+TEST(WhyChosen, SaysWhatIsNotForTheCpu) {
+  const KernelTable a = Named("a");
+  EXPECT_EQ(
+      WhyChosen({{.name = "b", .needed = {"x"}, .is_refused = true}, {.name = "a"}}, {.table = &a}),
+      "b is not for CPUs of this maker");
 }
 
 TEST(WhyChosen, SaysWhatComputesSomethingWrong) {
