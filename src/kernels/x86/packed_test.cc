@@ -15,6 +15,13 @@ namespace {
 
 bool IsQuantized(ElementType type) { return Info(type).is_quantized; }
 
+// Those with scales for 32 elements or, in whole numbers, for 256.
+bool IsMultipliedByTiles(ElementType type) {
+  const std::string_view name = Info(type).name;
+  return IsQuantized(type) && name != "NVFP4" && name != "IQ1_M" && name != "IQ2_XS" &&
+         name != "IQ2_S";
+}
+
 bool HasPointsOfAGrid(ElementType type) {
   const std::string_view name = Info(type).name;
   return name.starts_with("IQ1") || name.starts_with("IQ2") || name.starts_with("IQ3");
@@ -31,14 +38,14 @@ struct TablePair {
 std::vector<TablePair> TablePairs() {
   std::vector<TablePair> pairs;
   for (const EmulatedTable& each : EmulatedAmxTables()) {
-    pairs.push_back({&each.table, each.original, IsQuantized});
+    pairs.push_back({&each.table, each.original, IsMultipliedByTiles});
   }
   const EmulatedTable& avxvnni = EmulatedTables().back();
   pairs.push_back({&avxvnni.table, avxvnni.original, IsQuantized});
   const KernelTable* avx512 = EmulatedTables().front().original;
   for (const KernelTable* table : AllKernelTables()) {
     const std::string_view name = table->name;
-    if (name == "amx") pairs.push_back({table, avx512, IsQuantized});
+    if (name == "amx") pairs.push_back({table, avx512, IsMultipliedByTiles});
     if (name == "avx512vbmi") pairs.push_back({table, avx512, HasPointsOfAGrid});
     if (name == "avxvnni") pairs.push_back({table, avxvnni.original, IsQuantized});
   }
@@ -218,7 +225,8 @@ TEST(EmulatedAmx, MultipliesManyTokensByTiles) {
         {ElementType::kQ4_0, ActivationCopy::kNarrow, 23, 0, 0},
         {ElementType::kQ4_0, ActivationCopy::kNarrow, 24, 2, 256 / 32},
         {ElementType::kQ4_0, ActivationCopy::kWide, 33, 3, 256 / 32},
-        {ElementType::kIQ2_S, ActivationCopy::kNarrow, 33, 3, 256 / 16},
+        {ElementType::kIQ2_S, ActivationCopy::kNarrow, 33, 0, 0},
+        {ElementType::kQ6_K, ActivationCopy::kNarrow, 33, 0, 0},
         {ElementType::kBF16, ActivationCopy::kNarrow, 33, 0, 0},
     };
     for (const auto& [type, copy, n_tokens, tiles, products_of_block] : cases) {
@@ -242,7 +250,7 @@ TEST(EmulatedAmx, IsReachedByTheCheckOfEveryStart) {
       continue;
     }
     for (const ElementTypeInfo& info : AllElementTypes()) {
-      if (!IsQuantized(info.type)) continue;
+      if (!IsMultipliedByTiles(info.type)) continue;
       const int64_t before = emulated_tile_products;
       EXPECT_EQ(FindDisagreement(table, std::span(&info.type, 1)), std::nullopt);
       // At least two tiles of tokens, the last one reaching back; two groups; 512 elements, 64 of

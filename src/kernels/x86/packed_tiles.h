@@ -3,8 +3,8 @@
 // kernels/packed_products.h over V, bit for bit. How tiles are multiplied: tile_units.h.
 //
 // Rows are unpacked to a panel of signed bytes, two groups and a segment at a time. Then a product
-// is one of the elements that share a scale of the weights, 32 or 16, and the sums of two or four
-// are scaled and added up. What costs is to take sums out of the tiles and to scale them, so of
+// is one of the 32 elements that share a scale of the weights, and the sums of two are scaled and
+// added up. What costs is to take sums out of the tiles and to scale them, so of
 // formats whose sums are whole numbers over a block of 256 (kernels/packed_sums.h), weights are
 // multiplied with the scales of their groups when they are unpacked, to numbers of up to 14 bits in
 // two planes of signed bytes, and the sums of both planes stay in their tiles for the whole block.
@@ -120,11 +120,11 @@ template <typename V>
 // Two groups of rows (or one), unpacked to signed bytes.
 struct BytePanel {
   std::byte* lines;  // [kSegment / 4, kPanelRows, 4]
-  float* scales;     // [kSegment / 16, kPanelRows]; [kSegment / 32, ...] where 32 share a scale
+  float* scales;     // [kSegment / 32, kPanelRows]
   float* offsets;    // the same
 
   static constexpr int64_t kLineBytes = kPanelRows * kSegment;
-  static constexpr int64_t kOfGroups = kPanelRows * (kSegment / 16);
+  static constexpr int64_t kOfGroups = kPanelRows * (kSegment / 32);
   static constexpr int64_t kBytes = kLineBytes + 2 * 4 * kOfGroups;
 
   explicit BytePanel(std::byte* scratch)
@@ -626,12 +626,10 @@ void MultiplyGroupsByTiles(const std::byte* groups, int64_t n_groups, const Acti
         const int64_t blocks = (end - begin) / kActivationBlock;
         const int64_t rest = blocks * kActivationBlock;
         const auto multiply = [&]<int kGroups>(const TokenChunk& chunk) {
-          // Four products of each group are as many as fit.
-          constexpr int kInUnit = F::kGroup == 32 ? kGroups : 1;
-          const GroupUnits<V, Kind, 2, kInUnit> units{panel, {a, begin, chunk, scratch}, 0};
+          const GroupUnits<V, Kind, 2, kGroups> units{panel, {a, begin, chunk, scratch}, 0};
           MultiplyUnits<Tiles>(units, blocks, chunk.tiles(), at.groups, scratch);
           if (begin + rest == end) return;
-          const GroupUnits<V, Kind, 1, kInUnit> last{
+          const GroupUnits<V, Kind, 1, kGroups> last{
               panel, {a, begin + rest, chunk, scratch}, rest / F::kGroup};
           MultiplyUnits<Tiles>(last, 1, chunk.tiles(), at.groups, scratch);
         };
@@ -640,9 +638,19 @@ void MultiplyGroupsByTiles(const std::byte* groups, int64_t n_groups, const Acti
   Tiles::Release();
 }
 
+// Formats with a scale for 16 elements, whose sums leave their tiles twice as often, were
+// multiplied no faster than by AVX-512.
+template <typename F>
+inline constexpr bool kHasTiles = F::kGroup == 32;
+
 // Whether MultiplyPackedByTiles multiplies these activations with weights of this type.
 inline bool IsMultipliedByTiles(ElementType type, const Activations& a) {
-  return Info(type).is_quantized && a.n_tokens >= kFewestTileTokens;
+  if (!Info(type).is_quantized || a.n_tokens < kFewestTileTokens) return false;
+  bool has_tiles = false;
+  VisitFormat(type, [&]<typename F>() {
+    has_tiles = kHasTiles<F> || (HasWholeTerms<F> && a.copy == ActivationCopy::kWide);
+  });
+  return has_tiles;
 }
 
 // Whole groups of packed rows. IsMultipliedByTiles must hold.
@@ -657,7 +665,9 @@ void MultiplyPackedByTiles(ElementType type, const std::byte* groups, int64_t n_
                                                                  out_stride, scratch);
       }
     }
-    MultiplyGroupsByTiles<V, Tiles, F>(groups, n_groups, a, out, out_stride, scratch);
+    if constexpr (kHasTiles<F>) {
+      MultiplyGroupsByTiles<V, Tiles, F>(groups, n_groups, a, out, out_stride, scratch);
+    }
   });
 }
 
