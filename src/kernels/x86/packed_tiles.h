@@ -114,6 +114,25 @@ template <typename V>
   }
 }
 
+// Loads a tile of activations and multiplies it with n tiles of weights: multiply<i>() with those
+// of the lines at lines_of(i). Calls between<first_point>() and after every product the next ones.
+template <typename Tiles, int n, int first_point, typename LinesOf, typename Multiply,
+          typename Between>
+[[gnu::always_inline]] inline void MultiplyActivations(const void* activations, int64_t stride,
+                                                       const LinesOf& lines_of,
+                                                       const Multiply& multiply,
+                                                       const Between& between) {
+  Tiles::template Load<kActivationTile>(activations, stride);
+  between.template operator()<first_point>();
+  Repeat<n>([&]<int i>() __attribute__((always_inline)) {
+    Tiles::template Load<kWeightTile>(lines_of(i), kPanelLineBytes);
+    multiply.template operator()<i>();
+    Tiles::template Zero<kWeightTile>();
+    if constexpr (i == n - 1) Tiles::template Zero<kActivationTile>();
+    between.template operator()<first_point + 1 + i>();
+  });
+}
+
 // Adds products of kGroup elements, each group's with its own scale. Formats of whole numbers are
 // among these where the activations are not.
 
@@ -166,24 +185,21 @@ struct GroupUnits {
         panel.lines + (first_group + unit.block * kProducts) * (kGroup / 4) * kPanelLineBytes +
         unit.group * kLineBytes;
     Repeat<kProducts>([&]<int i>() __attribute__((always_inline)) {
-      constexpr int kPoint = i * (1 + kGroups);
-      Tiles::template Load<kActivationTile>(rows.quants + i * kGroup, rows.quant_stride);
-      between.template operator()<kPoint>();
-      Repeat<kGroups>([&]<int g>() __attribute__((always_inline)) {
-        Tiles::template Load<kWeightTile>(
-            lines + i * (kGroup / 4) * kPanelLineBytes + g * kLineBytes, kPanelLineBytes);
-        Tiles::template AddProducts<i * kGroups + g, kActivationTile, kWeightTile>();
-        Tiles::template Zero<kWeightTile>();
-        if constexpr (g == kGroups - 1) Tiles::template Zero<kActivationTile>();
-        between.template operator()<kPoint + 1 + g>();
-      });
+      const std::byte* of_product = lines + i * (kGroup / 4) * kPanelLineBytes;
+      MultiplyActivations<Tiles, kGroups, i * (1 + kGroups)>(
+          rows.quants + i * kGroup, rows.quant_stride,
+          [&](int g) __attribute__((always_inline)) { return of_product + g * kLineBytes; },
+          []<int g>() __attribute__((always_inline)) {
+            Tiles::template AddProducts<i * kGroups + g, kActivationTile, kWeightTile>();
+          },
+          between);
     });
   }
 
   struct End {
     static constexpr int kVectors = kGroups * static_cast<int>(kGroupRows) / V::kLanes;
 
-    // Of UnitRows, one by one: so they stay in registers.
+    // What it needs of UnitRows.
     const float* scales;
     const float* sums;
     int64_t scale_stride;
@@ -412,32 +428,26 @@ struct WholeUnits {
     const int64_t of_group = unit.group * kLineBytes;
     const int64_t at = unit.block * (kWideActivationBlock / 4) * kPanelLineBytes + of_group;
     Repeat<kProducts>([&]<int i>() __attribute__((always_inline)) {
-      constexpr int kPoint = i * kPointsOfProduct;
       const int64_t line = at + i * (kTileRowBytes / 4) * kPanelLineBytes;
-      Tiles::template Load<kActivationTile>(rows.quants + i * kTileRowBytes, rows.quant_stride);
-      between.template operator()<kPoint>();
-      Repeat<kSumsOfProducts>([&]<int sum>() __attribute__((always_inline)) {
-        Tiles::template Load<kWeightTile>(
-            planes.lines[sum / kGroups] + line + sum % kGroups * kLineBytes, kPanelLineBytes);
-        Tiles::template AddProducts<sum, kActivationTile, kWeightTile>();
-        Tiles::template Zero<kWeightTile>();
-        if constexpr (sum == kSumsOfProducts - 1) Tiles::template Zero<kActivationTile>();
-        between.template operator()<kPoint + 1 + sum>();
-      });
+      MultiplyActivations<Tiles, kSumsOfProducts, i * kPointsOfProduct>(
+          rows.quants + i * kTileRowBytes, rows.quant_stride,
+          [&](int sum) __attribute__((always_inline)) {
+            return planes.lines[sum / kGroups] + line + sum % kGroups * kLineBytes;
+          },
+          []<int sum>() __attribute__((always_inline)) {
+            Tiles::template AddProducts<sum, kActivationTile, kWeightTile>();
+          },
+          between);
     });
     if constexpr (kHasOffsets) {
-      constexpr int kPoint = kProducts * kPointsOfProduct;
-      Tiles::template Load<kActivationTile>(
-          place.scratch.words + unit.tile * kTileTokens * kTileRowBytes, kTileRowBytes);
-      between.template operator()<kPoint>();
       const std::byte* minima = planes.MinimaOfBlock<kGroup>(unit.block) + of_group;
-      Repeat<kGroups>([&]<int g>() __attribute__((always_inline)) {
-        Tiles::template Load<kWeightTile>(minima + g * kLineBytes, kPanelLineBytes);
-        Tiles::template AddFloatProducts<kMinima * kGroups + g, kActivationTile, kWeightTile>();
-        Tiles::template Zero<kWeightTile>();
-        if constexpr (g == kGroups - 1) Tiles::template Zero<kActivationTile>();
-        between.template operator()<kPoint + 1 + g>();
-      });
+      MultiplyActivations<Tiles, kGroups, kProducts * kPointsOfProduct>(
+          place.scratch.words + unit.tile * kTileTokens * kTileRowBytes, kTileRowBytes,
+          [&](int g) __attribute__((always_inline)) { return minima + g * kLineBytes; },
+          []<int g>() __attribute__((always_inline)) {
+            Tiles::template AddFloatProducts<kMinima * kGroups + g, kActivationTile, kWeightTile>();
+          },
+          between);
     }
   }
 
