@@ -144,7 +144,8 @@ Json TablesJson(const std::vector<TableNeeds>& tables) {
     json.push_back({{"name", table.name},
                     {"available", table.is_available()},
                     {"needs", table.needed},
-                    {"missing", table.missing}});
+                    {"missing", table.missing},
+                    {"refused", table.is_refused}});
   }
   return json;
 }
