@@ -156,9 +156,9 @@ Result<Json> DescribeMachine(const DoctorOptions& options, const File* file) {
   const SystemInfo system = ReadSystemInfo();
   std::vector<ElementType> types;  // all, so that whatever is wrong here is found
   for (const ElementTypeInfo& info : AllElementTypes()) types.push_back(info.type);
-  THAW_ASSIGN(const KernelChoice kernels, SelectCheckedKernels("", types));
+  THAW_ASSIGN(const KernelTable* kernels, SelectCheckedKernels("", types));
   THAW_ASSIGN(const TileDecoder* decoder,
-              SelectCheckedDecoder(kCpuBackend, *kernels.table, kAllFrozenKinds));
+              SelectCheckedDecoder(kCpuBackend, *kernels, kAllFrozenKinds));
   const std::vector<TableNeeds> tables = NeedsOfAllTables(cpu);
   Json available = Json::array();
   for (const TableNeeds& table : tables) {
@@ -168,26 +168,25 @@ Result<Json> DescribeMachine(const DoctorOptions& options, const File* file) {
   ThreadPool pool(options.threads > 0 ? options.threads : AvailableThreads());
   const Trial trial = ComputeForAWhile(system, pool);
   const bool has_uring = trial.state.uring_problem.empty();
-  return Json{
-      {"cpu", cpu.name},
-      {"cpu_features", cpu.Names()},
-      {"threads", pool.thread_count()},
-      {"cpus", CpusJson(trial.state)},
-      {"kernels_available", std::move(available)},
-      {"kernels", kernels.table->name},
-      {"kernels_reason", WhyChosen(tables, kernels)},
-      {"kernel_tables", TablesJson(tables)},
-      {"codec_backends", {kCpuBackend}},
-      {"decoder", decoder->name},
-      {"rates", RatesJson(FindRates(options, file, *kernels.table, budget, pool), trial.int8)},
-      {"memory_total_bytes", Bytes(system.memory_total)},
-      {"memory_available_bytes", Bytes(system.memory_available)},
-      {"cgroup_limit_bytes", Bytes(system.cgroup_limit)},
-      {"cgroup_used_bytes", Bytes(system.cgroup_used)},
-      {"default_budget_bytes", budget},
-      {"huge_pages", system.huge_pages},
-      {"reader", has_uring ? "io_uring" : "pread"},
-      {"warnings", FindSlowdowns(trial.state)}};
+  return Json{{"cpu", cpu.name},
+              {"cpu_features", cpu.Names()},
+              {"threads", pool.thread_count()},
+              {"cpus", CpusJson(trial.state)},
+              {"kernels_available", std::move(available)},
+              {"kernels", kernels->name},
+              {"kernels_reason", WhyChosen(tables, *kernels)},
+              {"kernel_tables", TablesJson(tables)},
+              {"codec_backends", {kCpuBackend}},
+              {"decoder", decoder->name},
+              {"rates", RatesJson(FindRates(options, file, *kernels, budget, pool), trial.int8)},
+              {"memory_total_bytes", Bytes(system.memory_total)},
+              {"memory_available_bytes", Bytes(system.memory_available)},
+              {"cgroup_limit_bytes", Bytes(system.cgroup_limit)},
+              {"cgroup_used_bytes", Bytes(system.cgroup_used)},
+              {"default_budget_bytes", budget},
+              {"huge_pages", system.huge_pages},
+              {"reader", has_uring ? "io_uring" : "pread"},
+              {"warnings", FindSlowdowns(trial.state)}};
 }
 
 // The parts of a model that can only be read through the page cache.

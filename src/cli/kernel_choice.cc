@@ -39,21 +39,17 @@ std::string WhyNotTaken(const TableNeeds& table) {
 
 }  // namespace
 
-std::string WhyChosen(const std::vector<TableNeeds>& tables, const KernelChoice& choice) {
-  const std::string_view chosen = choice.table->name;
-  const std::string_view slower = choice.slower == nullptr ? "" : choice.slower->name;
+std::string WhyChosen(const std::vector<TableNeeds>& tables, const KernelTable& chosen) {
+  const std::string_view name = chosen.name;
+  const TableNeeds& first = tables.front();
+  if (first.name == name) {
+    if (first.needed.empty()) return "the best of this build";
+    return fmt::format("the best of this build; needs {}", fmt::join(first.needed, ", "));
+  }
   std::vector<std::string> reasons;
   for (const TableNeeds& table : tables) {
-    if (table.name == chosen) break;
-    if (table.name != slower) reasons.push_back(WhyNotTaken(table));
-  }
-  const TableNeeds& first = tables.front();
-  if (first.name == chosen) reasons.emplace_back("the best of this build");
-  if (choice.slower != nullptr) {
-    reasons.push_back(fmt::format("{:.2f} times as fast as {} here", choice.speedup, slower));
-  }
-  if (first.name == chosen && !first.needed.empty()) {
-    reasons.push_back(fmt::format("needs {}", fmt::join(first.needed, ", ")));
+    if (table.name == name) break;
+    reasons.push_back(WhyNotTaken(table));
   }
   return fmt::format("{}", fmt::join(reasons, "; "));
 }

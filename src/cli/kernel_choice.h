@@ -1,14 +1,12 @@
-// Which kernel table is chosen and why: what each table of this build needs of the CPU, what the
-// CPU lacks of that, and what was faster. Pure functions.
+// Which kernel table is chosen and why: what each table of this build needs of the CPU, and what
+// the CPU lacks of that. Pure functions.
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/cpu_features.h"
 #include "kernels/kernel_table.h"
-#include "kernels/table_choice.h"
 
 namespace thaw::cli {
 
@@ -28,9 +26,8 @@ TableNeeds NeedsOf(const KernelTable& table, const CpuFeatures& cpu);
 // Of every table in this build, best first.
 std::vector<TableNeeds> NeedsOfAllTables(const CpuFeatures& cpu);
 
-// "the best of this build; needs avx2, fma, f16c", "avx512 would be better but needs avx512f, which
-// this CPU lacks" or "1.12 times as fast as amx here". `tables` is best first; `choice` is
-// SelectCheckedKernels' among them.
-std::string WhyChosen(const std::vector<TableNeeds>& tables, const KernelChoice& choice);
+// "the best of this build; needs avx2, fma, f16c" or "avx512 would be better but needs avx512f,
+// which this CPU lacks". `tables` is best first; `chosen` is SelectCheckedKernels' among them.
+std::string WhyChosen(const std::vector<TableNeeds>& tables, const KernelTable& chosen);
 
 }  // namespace thaw::cli

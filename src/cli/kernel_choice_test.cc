@@ -64,7 +64,7 @@ TEST(WhyChosen, NamesWhatBetterTablesLack) {
       {.name = "b", .needed = {"x", "y"}, .missing = {"y"}},
       {.name = "a"}};
   const KernelTable a = Named("a");
-  EXPECT_EQ(WhyChosen(tables, {.table = &a}),
+  EXPECT_EQ(WhyChosen(tables, a),
             "c would be better but needs y, z, which this CPU lacks; "
             "b would be better but needs y, which this CPU lacks");
 }
@@ -72,32 +72,20 @@ TEST(WhyChosen, NamesWhatBetterTablesLack) {
 TEST(WhyChosen, SaysWhenThereIsNoneBetter) {
   const KernelTable a = Named("a");
   const KernelTable b = Named("b");
-  EXPECT_EQ(WhyChosen({{.name = "b", .needed = {"x", "y"}}, {.name = "a"}}, {.table = &b}),
+  EXPECT_EQ(WhyChosen({{.name = "b", .needed = {"x", "y"}}, {.name = "a"}}, b),
             "the best of this build; needs x, y");
-  EXPECT_EQ(WhyChosen({{.name = "a"}}, {.table = &a}), "the best of this build");
-}
-
-TEST(WhyChosen, SaysWhatItWasFasterThan) {
-  const std::vector<TableNeeds> tables = {
-      {.name = "b", .needed = {"x", "y"}}, {.name = "a", .needed = {"x"}}, {.name = "portable"}};
-  const KernelTable a = Named("a");
-  const KernelTable b = Named("b");
-  EXPECT_EQ(WhyChosen(tables, {.table = &a, .slower = &b, .speedup = 1.2}),
-            "1.20 times as fast as b here");
-  EXPECT_EQ(WhyChosen(tables, {.table = &b, .slower = &a, .speedup = 1.304}),
-            "the best of this build; 1.30 times as fast as a here; needs x, y");
+  EXPECT_EQ(WhyChosen({{.name = "a"}}, a), "the best of this build");
 }
 
 TEST(WhyChosen, SaysWhatIsNotForTheCpu) {
   const KernelTable a = Named("a");
-  EXPECT_EQ(
-      WhyChosen({{.name = "b", .needed = {"x"}, .is_refused = true}, {.name = "a"}}, {.table = &a}),
-      "b is not for CPUs of this maker");
+  EXPECT_EQ(WhyChosen({{.name = "b", .needed = {"x"}, .is_refused = true}, {.name = "a"}}, a),
+            "b is not for CPUs of this maker");
 }
 
 TEST(WhyChosen, SaysWhatComputesSomethingWrong) {
   const KernelTable a = Named("a");
-  EXPECT_EQ(WhyChosen({{.name = "b", .needed = {"x"}}, {.name = "a"}}, {.table = &a}),
+  EXPECT_EQ(WhyChosen({{.name = "b", .needed = {"x"}}, {.name = "a"}}, a),
             "b would be better but computes something wrong here");
 }
 

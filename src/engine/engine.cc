@@ -117,10 +117,10 @@ Result<Computing> SelectChecked(const EngineOptions& options,
     types.push_back(matrix.type);
     if (matrix.is_frozen()) kinds.push_back(matrix.frozen->kind);
   }
-  THAW_ASSIGN(const KernelChoice choice, SelectCheckedKernels(options.kernels, types));
+  THAW_ASSIGN(const KernelTable* kernels, SelectCheckedKernels(options.kernels, types));
   THAW_ASSIGN(const TileDecoder* decoder,
-              SelectCheckedDecoder(options.codec_backend, *choice.table, kinds));
-  return Computing{.kernels = choice.table, .decoder = decoder};
+              SelectCheckedDecoder(options.codec_backend, *kernels, kinds));
+  return Computing{.kernels = kernels, .decoder = decoder};
 }
 
 // Marks the frozen weights that are faster thawed and holds those of them thawed for which there is
@@ -192,6 +192,7 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
   input.threads = filled.threads;
   input.io_threads = filled.io_threads;
   input.kv_type = filled.kv_type;
+  input.may_split = MaySplitActivations(*computing.kernels, map);
   input.context = filled.context;
   input.prefill_chunk = filled.prefill_chunk;
   input.all_logits = filled.all_logits;

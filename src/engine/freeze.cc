@@ -484,9 +484,9 @@ Result<void> FreezeRun::Write(uint64_t& bytes) {
 
 Result<void> FreezeRun::Verify() {
   THAW_ASSIGN(const GgufFile output, GgufFile::Open(options_.output));
-  THAW_ASSIGN(const KernelChoice kernels, SelectCheckedKernels("", {}));
+  THAW_ASSIGN(const KernelTable* kernels, SelectCheckedKernels("", {}));
   THAW_ASSIGN(const TileDecoder* decoder,
-              SelectCheckedDecoder(kCpuBackend, *kernels.table, kAllFrozenKinds));
+              SelectCheckedDecoder(kCpuBackend, *kernels, kAllFrozenKinds));
   const VerifyWork work{.input = &file_,
                         .importance = source_.importance,
                         .output = &output,

@@ -65,7 +65,7 @@ class FrozenBudget : public ::testing::Test {
     const ElementType types[] = {ElementType::kBF16};
     const auto kernels = SelectCheckedKernels("", types);
     ASSERT_TRUE(kernels);
-    kernels_ = kernels->table->name;
+    kernels_ = (*kernels)->name;
     MachineRates rates;
     rates.buffer_bytes = kMeasuredBytes;
     rates.memory_bytes_per_second = 1e10;
@@ -75,7 +75,7 @@ class FrozenBudget : public ::testing::Test {
                  .decode_bytes_per_second = is_coded ? 5e9 : 1e10,
                  .prefill_bytes_per_second = 1e10});
     }
-    ASSERT_TRUE(SaveRates(rates_, IdentifyMachine(*kernels->table, kThreads), rates));
+    ASSERT_TRUE(SaveRates(rates_, IdentifyMachine(**kernels, kThreads), rates));
   }
 
   EngineOptions Options(Tier tier, std::string_view budget = "1GiB") const {

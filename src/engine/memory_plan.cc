@@ -82,7 +82,8 @@ MemoryPlan FixedShares(const MemoryPlanInput& in, int64_t context, int64_t chunk
       WorkspaceBytes(config, {.max_batch = plan.prefill_chunk,
                               .max_context = context,
                               .threads = in.threads,
-                              .product_bytes = ProductScratchBytes(config, *in.map)});
+                              .product_bytes = ProductScratchBytes(config, *in.map),
+                              .may_split = in.may_split});
   const uint64_t row = static_cast<uint64_t>(config.n_vocab) * sizeof(float);
   plan.logits_chunk = std::clamp(static_cast<int64_t>(room.bytes / row), int64_t{1},
                                  std::min(plan.prefill_chunk, room.most_positions));

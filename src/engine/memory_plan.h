@@ -68,6 +68,7 @@ struct MemoryPlanInput {
   int threads = 1;
   int io_threads = 0;
   KvType kv_type = KvType::kF16;
+  bool may_split = false;       // MaySplitActivations
   int64_t context = 0;          // 0: the model's, at most 4096, less where it does not fit
   int64_t prefill_chunk = 0;    // 0: what the budget has room for
   bool all_logits = false;      // whether the logits of all positions are wanted, not of few

@@ -41,8 +41,9 @@ int64_t QuantizedBytes(int64_t n_tokens, int64_t k) {
 ActivationCopy FastestCopy(ElementType type) {
   switch (type) {
     case ElementType::kF32:
-    case ElementType::kF16:
       return ActivationCopy::kNone;
+    case ElementType::kF16:
+      return ActivationCopy::kSplit;
     case ElementType::kBF16:
       return ActivationCopy::kRounded;
     case ElementType::kQ2_K:
@@ -56,9 +57,9 @@ ActivationCopy FastestCopy(ElementType type) {
   }
 }
 
-int64_t ActivationBytes(int64_t n_tokens, int64_t k) {
+int64_t ActivationBytes(int64_t n_tokens, int64_t k, bool may_be_split) {
   if (k % kActivationStep != 0) return 0;
-  return std::max(RoundedBytes(n_tokens, k), QuantizedBytes(n_tokens, k));
+  return std::max((may_be_split ? 2 : 1) * RoundedBytes(n_tokens, k), QuantizedBytes(n_tokens, k));
 }
 
 Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, std::byte* memory,
@@ -71,8 +72,9 @@ Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, st
     part = reinterpret_cast<T*>(memory);
     memory += bytes;
   };
-  if (copy == ActivationCopy::kRounded) {
+  if (copy == ActivationCopy::kRounded || copy == ActivationCopy::kSplit) {
     take(activations.rounded, RoundedBytes(n_tokens, k));
+    if (copy == ActivationCopy::kSplit) take(activations.residues, RoundedBytes(n_tokens, k));
     return activations;
   }
   take(activations.quants, n_tokens * QuantStride(k));
@@ -97,6 +99,7 @@ Activations TokensOf(const Activations& all, int64_t first, int64_t count) {
   some.n_tokens = count;
   some.values += first * k;
   if (all.rounded != nullptr) some.rounded += first * RoundedStride(k);
+  if (all.residues != nullptr) some.residues += first * RoundedStride(k);
   if (all.quants == nullptr) return some;
   some.quants += first * QuantStride(k);
   some.scales += first * ActivationBlocks(k);

@@ -1,13 +1,14 @@
 // The activations of a batch, prepared once for all matmuls that read them.
 //
 // Float weights multiply the floats, those of BF16 a copy that is rounded to their precision where
-// the table has products of such numbers and no quantized weights read the same activations
-// (docs/decisions/0020). Quantized weights multiply an int8 copy with one scale for each 64 values,
-// or for each 256 where all weights that meet it have scales that are whole numbers times one of a
-// block of 256 (docs/decisions/0010), so that the products are integer. The sums of each 16
-// quantized values let a block's offset (its minimum) be added with one multiplication:
-// sum((s q + o) a) = s sum(q a) + o sum(a). They sum the quantized values, not the floats: rounding
-// errors of `a` then meet the weight s q + o itself, which is small, rather than s q, which is not.
+// the table has products of such numbers and no quantized weights read the same activations, and
+// those of F16 likewise one in two parts (docs/decisions/0020, 0021). Quantized weights multiply an
+// int8 copy with one scale for each 64 values, or for each 256 where all weights that meet it have
+// scales that are whole numbers times one of a block of 256 (docs/decisions/0010), so that the
+// products are integer. The sums of each 16 quantized values let a block's offset (its minimum) be
+// added with one multiplication: sum((s q + o) a) = s sum(q a) + o sum(a). They sum the quantized
+// values, not the floats: rounding errors of `a` then meet the weight s q + o itself, which is
+// small, rather than s q, which is not.
 //
 // A few numbers of a token are many times larger than the rest (the same channels in every layer).
 // In int8 such an outlier would take the whole range of its block and leave the other 63 values a
@@ -54,6 +55,7 @@ inline constexpr int32_t kPairUnit = 64;
 enum class ActivationCopy {
   kNone,
   kRounded,  // bfloat16
+  kSplit,    // that, and what it leaves, rounded likewise
   kWide,     // int8, kWideActivationBlock values to a scale
   kNarrow,   // int8, kActivationBlock values to a scale
 };
@@ -72,8 +74,10 @@ struct Activations {
   ActivationCopy copy = ActivationCopy::kNone;
 
   // The rounded copy, [n_tokens, RoundedStride(k)]: bfloat16, ties to even. As the others it is
-  // written by KernelTable::quantize_activations.
+  // written by KernelTable::quantize_activations. A split one has `residues` laid out alike: of the
+  // values less the rounded numbers.
   uint16_t* rounded = nullptr;
+  uint16_t* residues = nullptr;
 
   int8_t* quants = nullptr;    // [n_tokens, QuantStride(k)], within +-127
   float* scales = nullptr;     // [n_tokens, ActivationBlocks(k)]: value = scale * quant
@@ -149,8 +153,9 @@ inline int32_t OutlierCount(const Activations& a, int64_t token) {
 // The copy that weights of this type are multiplied with fastest.
 ActivationCopy FastestCopy(ElementType type);
 
-// Bytes that ViewActivations lays any copy out in; 0 when k is no multiple of 32.
-int64_t ActivationBytes(int64_t n_tokens, int64_t k);
+// Bytes that ViewActivations lays any copy out in, or any but a split one, which is the largest; 0
+// when k is no multiple of 32.
+int64_t ActivationBytes(int64_t n_tokens, int64_t k, bool may_be_split = true);
 
 // Activations over `values` [n_tokens, k] whose copy lies in `memory`: ActivationBytes of them,
 // aligned to 64. The copy is not filled in yet. A wide one takes k in whole wide blocks.

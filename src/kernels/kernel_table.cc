@@ -134,8 +134,10 @@ constexpr KernelTable kAvx512Bf16 = [] {
 constexpr KernelTable kAmx = [] {
   KernelTable table = kAvx512Vbmi;
   table.name = "amx";
-  table.same_bits_as = &kAvx512Vbmi;
+  table.rounds_for_bf16 = true;
+  table.splits_for_f16 = true;
   table.matmul = MatMul<kAmxPanels>;
+  table.multiply_coded_group = amx::MultiplyCodedGroup;
   table.is_available = [](const CpuFeatures& cpu) {
     return kAvx512Vbmi.is_available(cpu) && cpu.amx_int8 && cpu.amx_bf16;
   };

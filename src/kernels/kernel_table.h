@@ -80,13 +80,11 @@ struct KernelTable {
   // Whether matmul multiplies packed groups of BF16 with the rounded copy of activations that have
   // one (kernels/activations.h); elsewhere with the floats.
   bool rounds_for_bf16 = false;
+  // Likewise those of F16 with the split copy; then rounds_for_bf16 holds, too.
+  bool splits_for_f16 = false;
 
   // What attend_span takes fastest in place of kF16: itself, or kI16.
   KvType halves = KvType::kF16;
-
-  // Another table that gives the same bits and is the faster one on some of the CPUs that run both;
-  // nullptr where none is known. Which is taken is timed (kernels/table_choice.h).
-  const KernelTable* same_bits_as = nullptr;
 
   // Fills the copy of tokens [token_begin, token_end), the same bits in every table. Of int8: lists
   // the outliers; per block of the other values, scale = amax / 127 and quant = round half to even

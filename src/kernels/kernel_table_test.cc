@@ -35,14 +35,6 @@ TEST(KernelTables, TheFirstAvailableOneIsTheDefault) {
   }
 }
 
-TEST(KernelTables, OfTheSameBitsRunWhereTheOtherRuns) {
-  for (const KernelTable* table : AllKernelTables()) {
-    if (table->same_bits_as == nullptr) continue;
-    EXPECT_TRUE(!table->is_available(HostCpu()) || table->same_bits_as->is_available(HostCpu()));
-    EXPECT_THAT(AllKernelTables(), ::testing::Contains(table->same_bits_as));
-  }
-}
-
 TEST(KernelTables, AnUnknownNameIsAnErrorThatListsTheNames) {
   const auto selected = SelectKernels("sse");
   ASSERT_FALSE(selected);

@@ -132,7 +132,10 @@ std::vector<ActivationCopy> CopiesFor(ElementType type, int64_t k) {
   if (Info(type).is_quantized && k % kWideActivationBlock == 0) {
     copies.push_back(ActivationCopy::kWide);
   }
-  if (type == ElementType::kBF16) copies.push_back(ActivationCopy::kRounded);
+  if (FastestCopy(type) == ActivationCopy::kRounded ||
+      FastestCopy(type) == ActivationCopy::kSplit) {
+    copies.push_back(FastestCopy(type));
+  }
   return copies;
 }
 

@@ -19,6 +19,8 @@ class MatMulKernels : public EachKernelTable {};
 // additions of 2^-24 each that mostly cancel.
 constexpr double kQuantizedTolerance = 3e-6;
 constexpr double kFloatTolerance = 3e-6;
+// The lower parts of weights and activations, 2^-7 and 2^-9 of them, are not multiplied.
+constexpr double kSplitTolerance = 0x1p-16 + kFloatTolerance;
 
 // A matrix of random rows, somewhere in memory that is aligned to nothing.
 class Matrix {
@@ -118,11 +120,15 @@ void ExpectProducts(const KernelTable& table, const Matrix& matrix,
                     const OwnedActivations& activations) {
   const auto& [type, data, n_rows, k, is_packed] = matrix.rows();
   const int64_t n_tokens = activations.view().n_tokens;
-  const double tolerance = Info(type).is_quantized ? kQuantizedTolerance : kFloatTolerance;
+  const double tolerance = Info(type).is_quantized                             ? kQuantizedTolerance
+                           : activations.view().copy == ActivationCopy::kSplit ? kSplitTolerance
+                                                                               : kFloatTolerance;
   const std::vector<double> seen = SeenBy(type, activations);
   // By whole groups that are packed, in tables that round activations.
-  const bool rounds = table.rounds_for_bf16 && type == ElementType::kBF16 &&
-                      activations.view().copy == ActivationCopy::kRounded;
+  const ActivationCopy copy = activations.view().copy;
+  const bool rounds =
+      type == ElementType::kBF16 && ((table.rounds_for_bf16 && copy == ActivationCopy::kRounded) ||
+                                     (table.splits_for_f16 && copy == ActivationCopy::kSplit));
   std::vector<double> rounded = seen;
   if (rounds) std::ranges::transform(seen, rounded.begin(), Rounded);
   const int64_t rounded_rows = rounds ? n_rows / kPackedGroupRows * kPackedGroupRows : 0;
@@ -320,24 +326,29 @@ TEST_P(MatMulKernels, PackedMatMulOfATokenDoesNotDependOnBatchOrRowRange) {
 }
 
 // Of many tokens halves are widened in parts of rows and for blocks of tokens (plain_products.h),
-// or multiplied in such parts and blocks (rounded_products.h).
+// or multiplied in such parts and blocks (rounded_products.h), by tiles for blocks of rows, too
+// (x86/float_tiles.h).
 TEST_P(MatMulKernels, PackedFloatsGiveTheSameBitsInBlocksOfTokens) {
   if (!table().packs_rows) GTEST_SKIP() << table().name << " takes rows as they are";
   struct {
     ElementType type;
     ActivationCopy copy;
+    int64_t groups;
     int64_t k;
     std::vector<int64_t> batches;
   } const cases[] = {
-      {ElementType::kF32, ActivationCopy::kNone, 2 * 1024 + 26, {1, 8, 17, 18, 33, 120, 121}},
-      {ElementType::kF16, ActivationCopy::kNone, 2 * 1024 + 26, {1, 8, 17, 18, 33, 120, 121}},
-      {ElementType::kBF16, ActivationCopy::kNone, 2 * 1024 + 26, {1, 8, 17, 18, 33, 120, 121}},
-      {ElementType::kBF16, ActivationCopy::kRounded, 2 * 1024 + 32, {1, 5, 6, 7, 240, 241}},
+      {ElementType::kF32, ActivationCopy::kNone, 3, 2 * 1024 + 26, {1, 8, 17, 18, 33, 120, 121}},
+      {ElementType::kF16, ActivationCopy::kNone, 3, 2 * 1024 + 26, {1, 8, 17, 18, 33, 120, 121}},
+      {ElementType::kBF16, ActivationCopy::kNone, 3, 2 * 1024 + 26, {1, 8, 17, 18, 33, 120, 121}},
+      {ElementType::kBF16, ActivationCopy::kRounded, 3, 2 * 1024 + 32, {1, 5, 6, 7, 240, 241}},
+      {ElementType::kBF16, ActivationCopy::kRounded, 11, 544, {1, 8, 15, 16, 17, 32, 33, 257}},
+      {ElementType::kF16, ActivationCopy::kSplit, 11, 288, {1, 3, 4, 5, 16, 17, 32, 33, 257}},
+      {ElementType::kBF16, ActivationCopy::kSplit, 1, 64, {1, 5, 20}},
   };
   std::mt19937 random(13);
-  for (const auto& [type, copy, k, batches] : cases) {
+  for (const auto& [type, copy, groups, k, batches] : cases) {
     const int64_t n_tokens = batches.back() + 10;
-    const Matrix matrix(type, 3 * kPackedGroupRows + 3, k, random);
+    const Matrix matrix(type, groups * kPackedGroupRows + 3, k, random);
     const std::vector<float> values = RandomFloats(n_tokens * k, random);
     const OwnedActivations all(table(), values, n_tokens, k, copy);
     ExpectProducts(table(), matrix, all);
@@ -485,11 +496,12 @@ TEST_P(MatMulKernels, WholeSumsOfTheLargestNumbersFit) {
 
 TEST_P(MatMulKernels, MatMulOfANanIsNan) {
   std::mt19937 random(7);
-  for (const ElementType type : {ElementType::kQ4_0, ElementType::kQ4_K, ElementType::kF32}) {
+  for (const ElementType type : {ElementType::kQ4_0, ElementType::kQ4_K, ElementType::kF32,
+                                 ElementType::kF16, ElementType::kBF16}) {
     const Matrix matrix(type, 20, 256, random);
     std::vector<float> values = RandomFloats(256, random);
     values[77] = std::numeric_limits<float>::quiet_NaN();
-    const OwnedActivations activations(table(), values, 1, 256);
+    const OwnedActivations activations(table(), values, 1, 256, CopiesFor(type, 256).back());
     for (const WeightRows& form : matrix.Forms(table())) {
       for (const float product : MatMul(table(), form, activations.view())) {
         EXPECT_TRUE(std::isnan(product)) << Info(type).name;

@@ -213,18 +213,23 @@ void QuantizeWideBlock(const Activations& a, int64_t token, int64_t at, float li
   StorePairs<Blocks, true, kParts * kStepsOfScale>(out);
 }
 
-// The rounded copy of tokens [begin, end).
+// The rounded or the split copy of tokens [begin, end).
 inline void RoundTokens(const Activations& a, int64_t begin, int64_t end) {
   for (int64_t token = begin; token < end; ++token) {
     const float* values = a.values + token * a.k;
     uint16_t* rounded = a.rounded + token * RoundedStride(a.k);
     for (int64_t i = 0; i < a.k; ++i) rounded[i] = RoundToBF16(values[i]);
+    if (a.residues == nullptr) continue;
+    uint16_t* residues = a.residues + token * RoundedStride(a.k);
+    for (int64_t i = 0; i < a.k; ++i) {
+      residues[i] = RoundToBF16(values[i] - std::bit_cast<float>(uint32_t{rounded[i]} << 16));
+    }
   }
 }
 
 template <typename Blocks>
 void QuantizeTokens(const Activations& a, int64_t token_begin, int64_t token_end) {
-  if (a.copy == ActivationCopy::kRounded) return RoundTokens(a, token_begin, token_end);
+  if (a.rounded != nullptr) return RoundTokens(a, token_begin, token_end);
   if (a.quants == nullptr) return;
   const bool is_wide = a.copy == ActivationCopy::kWide;
   const int64_t k = a.k;

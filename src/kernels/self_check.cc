@@ -212,7 +212,7 @@ class Checker {
     std::vector<float> values = numbers_.Floats(kTokens * kLength);
     for (size_t i = 5; i < values.size(); i += 331) values[i] *= 40;  // outliers
     const ActivationCopy fastest = FastestCopy(type);
-    if (fastest == ActivationCopy::kRounded || fastest == ActivationCopy::kWide) {
+    if (fastest != ActivationCopy::kNarrow && fastest != ActivationCopy::kNone) {
       CheckProducts(forms, weights, values, ActivationCopy::kNarrow);
     }
     // Of numbers that rounding leaves as they are.
@@ -319,31 +319,23 @@ std::optional<std::string> FindDisagreement(const KernelTable& table,
   return Checker(table).Run(types);
 }
 
-Result<KernelChoice> SelectCheckedKernels(std::string_view name,
-                                          std::span<const ElementType> types) {
-  ProductTimer seconds;
-  return SelectCheckedKernels(AllKernelTables(), name, types, seconds);
+Result<const KernelTable*> SelectCheckedKernels(std::string_view name,
+                                                std::span<const ElementType> types) {
+  return SelectCheckedKernels(AllKernelTables(), name, types);
 }
 
-Result<KernelChoice> SelectCheckedKernels(std::span<const KernelTable* const> tables,
-                                          std::string_view name, std::span<const ElementType> types,
-                                          TableTimer seconds) {
+Result<const KernelTable*> SelectCheckedKernels(std::span<const KernelTable* const> tables,
+                                                std::string_view name,
+                                                std::span<const ElementType> types) {
   THAW_ASSIGN(const KernelTable* wanted, SelectKernels(tables, name));
   if (!name.empty()) {
     const auto disagreement = FindDisagreement(*wanted, types);
-    if (!disagreement) return KernelChoice{.table = wanted};
+    if (!disagreement) return wanted;
     return Fail(ErrorCode::kUnsupported,
                 "kernels \"{}\" compute something wrong on this machine: {}", name, *disagreement);
   }
   for (const KernelTable* table : tables) {
-    if (!table->is_available(HostCpu()) || !AgreesOrWarns(*table, types)) continue;
-    const KernelTable* other = table->same_bits_as;
-    if (other == nullptr || !other->is_available(HostCpu())) return KernelChoice{.table = table};
-    // A check takes longer than the timing, so the other one is checked only where it would be
-    // taken.
-    const KernelChoice choice = ChooseByTime(*table, *other, seconds);
-    if (choice.table == table || AgreesOrWarns(*other, types)) return choice;
-    return KernelChoice{.table = table};
+    if (table->is_available(HostCpu()) && AgreesOrWarns(*table, types)) return table;
   }
   return Fail(ErrorCode::kUnsupported, "no kernels compute what they should on this machine");
 }

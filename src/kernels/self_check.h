@@ -14,7 +14,6 @@
 
 #include "base/result.h"
 #include "kernels/kernel_table.h"
-#include "kernels/table_choice.h"
 
 namespace thaw {
 
@@ -24,15 +23,14 @@ namespace thaw {
 std::optional<std::string> FindDisagreement(const KernelTable& table,
                                             std::span<const ElementType> types);
 
-// As SelectKernels, among tables that agree, and for "" the faster one of two that give the same
-// bits. For "" a table that does not agree is passed over with a warning that says what differs;
-// one that was asked for by name is an error, kUnsupported.
-Result<KernelChoice> SelectCheckedKernels(std::string_view name,
-                                          std::span<const ElementType> types);
+// As SelectKernels, among tables that agree. For "" a table that does not agree is passed over with
+// a warning that says what differs; one that was asked for by name is an error, kUnsupported.
+Result<const KernelTable*> SelectCheckedKernels(std::string_view name,
+                                                std::span<const ElementType> types);
 
-// The same among `tables`, best first, timed by `seconds`.
-Result<KernelChoice> SelectCheckedKernels(std::span<const KernelTable* const> tables,
-                                          std::string_view name, std::span<const ElementType> types,
-                                          TableTimer seconds);
+// The same among `tables`, best first.
+Result<const KernelTable*> SelectCheckedKernels(std::span<const KernelTable* const> tables,
+                                                std::string_view name,
+                                                std::span<const ElementType> types);
 
 }  // namespace thaw

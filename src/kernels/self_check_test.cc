@@ -72,89 +72,25 @@ TEST(FindDisagreementTest, NamesWhatDiffers) {
               HasSubstr("attention over q8_0"));
 }
 
-constexpr auto NeverTimed = [](const KernelTable& table) {
-  ADD_FAILURE() << table.name << " was timed";
-  return 1.0;
-};
-
 TEST(SelectCheckedKernelsTest, PassesOverWhatIsWrongUnlessItWasAskedFor) {
   const KernelTable wrong = WithWrongNorm();
   const std::array<const KernelTable*, 2> tables = {&wrong, &Portable()};
-  const auto chosen = SelectCheckedKernels(tables, "", {}, NeverTimed);
+  const auto chosen = SelectCheckedKernels(tables, "", {});
   ASSERT_TRUE(chosen);
-  EXPECT_EQ(chosen->table, &Portable());
-  EXPECT_EQ(chosen->slower, nullptr);
-  const auto named = SelectCheckedKernels(tables, "wrong-norm", {}, NeverTimed);
+  EXPECT_EQ(*chosen, &Portable());
+  const auto named = SelectCheckedKernels(tables, "wrong-norm", {});
   ASSERT_FALSE(named);
   EXPECT_EQ(named.error().code, ErrorCode::kUnsupported);
   EXPECT_THAT(named.error().message, HasSubstr("rms_norm"));
-  EXPECT_FALSE(SelectCheckedKernels(std::span(tables).first(1), "", {}, NeverTimed));
-  EXPECT_FALSE(SelectCheckedKernels(tables, "none", {}, NeverTimed));
+  EXPECT_FALSE(SelectCheckedKernels(std::span(tables).first(1), "", {}));
+  EXPECT_FALSE(SelectCheckedKernels(tables, "none", {}));
 }
 
-// Portable() under two names, of which the first says that the second gives its bits.
-class SelectAmongTablesOfTheSameBits : public ::testing::Test {
- protected:
-  SelectAmongTablesOfTheSameBits() : first_(Portable()), second_(Portable()) {
-    first_.name = "first";
-    first_.same_bits_as = &second_;
-    second_.name = "second";
-  }
-
-  Result<KernelChoice> Select(std::string_view name, TableTimer seconds) const {
-    const std::array<const KernelTable*, 2> tables = {&first_, &second_};
-    return SelectCheckedKernels(tables, name, {}, seconds);
-  }
-
-  KernelTable first_;
-  KernelTable second_;
-};
-
-TEST_F(SelectAmongTablesOfTheSameBits, TakesTheFasterOne) {
-  for (const KernelTable* faster : {&first_, &second_}) {
-    const auto choice =
-        Select("", [&](const KernelTable& table) { return &table == faster ? 1.0 : 2.0; });
-    ASSERT_TRUE(choice);
-    EXPECT_EQ(choice->table, faster);
-    EXPECT_EQ(choice->slower, faster == &first_ ? &second_ : &first_);
-    EXPECT_EQ(choice->speedup, 2);
-  }
-}
-
-TEST_F(SelectAmongTablesOfTheSameBits, TimesNothingWhereOneIsNamed) {
-  for (const KernelTable* named : {&first_, &second_}) {
-    const auto choice = Select(named->name, NeverTimed);
-    ASSERT_TRUE(choice);
-    EXPECT_EQ(choice->table, named);
-    EXPECT_EQ(choice->slower, nullptr);
-  }
-}
-
-TEST_F(SelectAmongTablesOfTheSameBits, TimesNothingWhereTheCpuLacksOne) {
-  first_.is_available = [](const CpuFeatures&) { return false; };
-  EXPECT_EQ(Select("", NeverTimed)->table, &second_);
-  std::swap(first_.is_available, second_.is_available);
-  EXPECT_EQ(Select("", NeverTimed)->table, &first_);
-}
-
-TEST_F(SelectAmongTablesOfTheSameBits, TakesNoneThatIsWrongHoweverFast) {
-  first_.rms_norm = WithWrongNorm().rms_norm;
-  EXPECT_EQ(Select("", NeverTimed)->table, &second_);
-  std::swap(first_.rms_norm, second_.rms_norm);
-  const auto choice =
-      Select("", [&](const KernelTable& table) { return &table == &second_ ? 1.0 : 2.0; });
-  ASSERT_TRUE(choice);
-  EXPECT_EQ(choice->table, &first_);
-  EXPECT_EQ(choice->slower, nullptr);
-}
-
-TEST(SelectCheckedKernelsTest, ChoosesAsSelectKernelsDoesOrWhatGivesTheSameBits) {
-  const KernelTable* first = *SelectKernels("");
-  const auto choice = SelectCheckedKernels("", AllTypes());
-  ASSERT_TRUE(choice);
-  EXPECT_THAT(choice->table, AnyOf(first, first->same_bits_as));
-  EXPECT_EQ(choice->slower != nullptr, first->same_bits_as != nullptr);
-  EXPECT_EQ(SelectCheckedKernels("portable", AllTypes())->table, &Portable());
+TEST(SelectCheckedKernelsTest, ChoosesAsSelectKernelsDoes) {
+  const auto chosen = SelectCheckedKernels("", AllTypes());
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(*chosen, *SelectKernels(""));
+  EXPECT_EQ(*SelectCheckedKernels("portable", AllTypes()), &Portable());
 }
 
 }  // namespace

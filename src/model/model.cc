@@ -106,12 +106,14 @@ Result<std::unique_ptr<Model>> Model::Create(ModelDescription description, Weigh
   }
   std::unique_ptr<Model> model(
       new Model(std::move(description), std::move(angles), weights, kernels, pool, options));
-  THAW_ASSIGN(model->work_,
-              AllocateWorkspace(model->config_, {.max_batch = options.max_batch,
-                                                 .max_context = options.max_context,
-                                                 .threads = pool.thread_count(),
-                                                 .product_bytes = ProductScratchBytes(
-                                                     model->config_, weights.map())}));
+  THAW_ASSIGN(
+      model->work_,
+      AllocateWorkspace(model->config_,
+                        {.max_batch = options.max_batch,
+                         .max_context = options.max_context,
+                         .threads = pool.thread_count(),
+                         .product_bytes = ProductScratchBytes(model->config_, weights.map()),
+                         .may_split = MaySplitActivations(kernels, weights.map())}));
   return model;
 }
 
@@ -153,10 +155,12 @@ ActivationCopy Model::CopyFor(std::initializer_list<const LinearWeights*> reader
   ActivationCopy copy = ActivationCopy::kNone;
   for (const LinearWeights* weights : readers) {
     if (weights->rows == 0) continue;
-    copy = std::max(copy, FastestCopy(cache_.map().matrix(weights->matrix).type));
+    const ActivationCopy fastest = FastestCopy(cache_.map().matrix(weights->matrix).type);
+    const bool is_unread = (fastest == ActivationCopy::kRounded && !kernels_.rounds_for_bf16) ||
+                           (fastest == ActivationCopy::kSplit && !kernels_.splits_for_f16);
+    if (!is_unread) copy = std::max(copy, fastest);
   }
-  const bool is_unread = copy == ActivationCopy::kRounded && !kernels_.rounds_for_bf16;
-  return is_unread ? ActivationCopy::kNone : copy;
+  return copy;
 }
 
 ActivationCopy Model::CopyForFeedForward(const LayerWeights& layer) const {

@@ -7,7 +7,6 @@
 #include "kernels/activations.h"
 #include "kernels/attention.h"
 #include "kernels/coded_matmul.h"
-#include "kernels/kernel_table.h"
 
 namespace thaw {
 namespace {
@@ -30,21 +29,23 @@ int64_t MaxColumns(const ModelConfig& c) {
 }
 
 // The quantized copy of what latent attention multiplies, of n_heads heads.
-int64_t LatentActivationBytes(const LatentConfig& latent, int64_t n_heads, int64_t batch) {
+int64_t LatentActivationBytes(const LatentConfig& latent, int64_t n_heads, int64_t batch,
+                              bool may_split) {
   const int64_t rows = latent.is_absorbed ? batch * n_heads : batch;
-  return std::max({ActivationBytes(batch, latent.q_rank), ActivationBytes(rows, latent.rank),
-                   ActivationBytes(rows, latent.still_size())});
+  return std::max({ActivationBytes(batch, latent.q_rank, may_split),
+                   ActivationBytes(rows, latent.rank, may_split),
+                   ActivationBytes(rows, latent.still_size(), may_split)});
 }
 
 // The quantized copies of what the products of time mixing read, all of a kind at a time.
-int64_t TimeMixActivationBytes(const ModelConfig& c, int64_t batch) {
+int64_t TimeMixActivationBytes(const ModelConfig& c, int64_t batch, bool may_split) {
   if (c.family->recurrence != Recurrence::kTimeMix) return 0;
   const TimeMixRanks& ranks = c.recurrence.ranks;
   int64_t of_ranks = 0;
   for (const int64_t rank : {ranks.decay, ranks.rate, ranks.value, ranks.gate}) {
-    of_ranks += ActivationBytes(batch, rank);
+    of_ranks += ActivationBytes(batch, rank, may_split);
   }
-  return std::max(kShiftedInputs * ActivationBytes(batch, c.d_model), of_ranks);
+  return std::max(kShiftedInputs * ActivationBytes(batch, c.d_model, may_split), of_ranks);
 }
 
 // Hands the parts of a block out one after the other. Without a block it only counts, so that the
@@ -156,14 +157,17 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
   // The quantized copy of any activations: its size need not grow with k where k is no multiple of
   // a block, so the largest of the three counts.
   const int64_t pairs = ExpertPairs(c, batch);
-  const int64_t hidden = ActivationBytes(batch, c.widest_block());
+  const auto copy_bytes = [&](int64_t n_tokens, int64_t k) {
+    return ActivationBytes(n_tokens, k, size.may_split);
+  };
+  const int64_t hidden = copy_bytes(batch, c.widest_block());
   const int64_t beside =
-      std::max({ActivationBytes(batch, c.d_model), ActivationBytes(batch, out_width),
-                ActivationBytes(batch, c.recurrence.inner),
-                ActivationBytes(batch, c.recurrence.rank), ActivationBytes(batch, c.experts.width),
-                LatentActivationBytes(c.latent, latent_heads, batch),
-                ActivationBytes(batch, c.layer_embedding), ActivationBytes(batch, c.laurel_rank),
-                TimeMixActivationBytes(c, batch)});
+      std::max({copy_bytes(batch, c.d_model), copy_bytes(batch, out_width),
+                copy_bytes(batch, c.recurrence.inner), copy_bytes(batch, c.recurrence.rank),
+                copy_bytes(batch, c.experts.width),
+                LatentActivationBytes(c.latent, latent_heads, batch, size.may_split),
+                copy_bytes(batch, c.layer_embedding), copy_bytes(batch, c.laurel_rank),
+                TimeMixActivationBytes(c, batch, size.may_split)});
   w.matmul_scratch_stride = ToLines(size.product_bytes);
   w.attention_scratch_stride = ToLines(most([&](const HeadShape& heads) {
     const int64_t of_group = AttentionScratchBytes(heads.group(), heads.size, heads.v_size);
@@ -208,8 +212,8 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
   } else {
     // What experts read stays beside what they and the block beside them make of it.
     layout.Add(w.quantized, beside);
-    layout.Add(w.quantized_hidden, std::max({hidden, ActivationBytes(pairs, c.experts.width),
-                                             ActivationBytes(pairs, c.experts.d_ff)}));
+    layout.Add(w.quantized_hidden, std::max({hidden, copy_bytes(pairs, c.experts.width),
+                                             copy_bytes(pairs, c.experts.d_ff)}));
     AddExperts(c, batch, layout, w);
   }
   if (c.family->recurrence == Recurrence::kTimeMix) {
@@ -225,6 +229,13 @@ size_t LayOut(const ModelConfig& c, const WorkspaceSize& size, std::byte* block,
 
 int64_t ExpertPairs(const ModelConfig& config, int64_t max_batch) {
   return std::max(max_batch, config.experts.n_used);
+}
+
+bool MaySplitActivations(const KernelTable& kernels, const TileMap& map) {
+  return kernels.splits_for_f16 &&
+         std::ranges::any_of(map.matrices(), [](const WeightMatrix& matrix) {
+           return FastestCopy(matrix.type) == ActivationCopy::kSplit;
+         });
 }
 
 int64_t ProductScratchBytes(const ModelConfig& config, const TileMap& map) {

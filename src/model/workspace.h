@@ -9,6 +9,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/result.h"
+#include "kernels/kernel_table.h"
 #include "model/config.h"
 #include "residency/tile_map.h"
 
@@ -19,7 +20,11 @@ struct WorkspaceSize {
   int64_t max_context = 1;  // positions of the longest sequence
   int threads = 1;
   int64_t product_bytes = 0;  // ProductScratchBytes
+  bool may_split = true;      // MaySplitActivations
 };
+
+// Whether products of the model's matrices by these kernels may read the split copy of activations.
+bool MaySplitActivations(const KernelTable& kernels, const TileMap& map);
 
 // Scratch that one thread takes for products of the model's matrices.
 int64_t ProductScratchBytes(const ModelConfig& config, const TileMap& map);

@@ -2,7 +2,6 @@
 neighbour is noticed is no matter of a test here: it comes and goes (src/cli/slowdowns_test.cc)."""
 import json
 import os
-import re
 import shutil
 import tempfile
 
@@ -85,16 +84,12 @@ def test_doctor_says_why_the_kernels_are_chosen(thaw):
     if better:
         for table in better:
             name, missing = table["name"], ", ".join(table["missing"])
-            why_not = (f"times as fast as {name} here" if table["available"] else
-                       f"{name} is not for CPUs of this maker" if table["refused"] else
+            why_not = (f"{name} is not for CPUs of this maker" if table["refused"] else
                        f"{name} would be better but needs {missing}")
             assert why_not in report["kernels_reason"]
     else:
         assert report["kernels_reason"].startswith("the best of this build")
-    # Which of two is the faster is measured anew by each run, and so is how many times.
-    reason = report["kernels_reason"]
-    said = r"[\d.]+ times as fast as \w+ here" if "times as fast" in reason else re.escape(reason)
-    assert re.search(said, thaw.results("doctor"))
+    assert report["kernels_reason"] in thaw.results("doctor")
 
 
 def test_doctor_measures_once_and_keeps_it(thaw, model, own_rates):

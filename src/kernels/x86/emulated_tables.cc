@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "kernels/x86/amx.h"
 #include "kernels/x86/avx2.h"
 
 namespace thaw {
@@ -45,14 +46,24 @@ EmulatedTable DeriveBf16() {
   return emulated;
 }
 
+EmulatedTable DeriveAmx(std::string_view original, const char* name,
+                        decltype(KernelTable::matmul) matmul) {
+  EmulatedTable emulated = Derive(original, name, matmul);
+  emulated.table.rounds_for_bf16 = true;
+  emulated.table.splits_for_f16 = true;
+  // Not emulated: it takes no tiles.
+  if (original == "avx512") emulated.table.multiply_coded_group = amx::MultiplyCodedGroup;
+  return emulated;
+}
+
 }  // namespace
 
 int64_t emulated_tile_products = 0;
 
 std::span<const EmulatedTable> EmulatedTables() {
   static const std::array<EmulatedTable, 4> tables = {
-      Derive("avx512", "emulated_amx_avx512", MatMul<kAmxAvx512Panels>),
-      Derive("avx2", "emulated_amx_avx2", MatMul<kAmxAvx2Panels>), DeriveBf16(),
+      DeriveAmx("avx512", "emulated_amx_avx512", MatMul<kAmxAvx512Panels>),
+      DeriveAmx("avx2", "emulated_amx_avx2", MatMul<kAmxAvx2Panels>), DeriveBf16(),
       Derive("avx2", "emulated_avxvnni", MatMul<kAvxVnniPanels>)};
   return tables;
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "kernels/x86/denormals.h"
 #include "kernels/x86/emulated_tables.h"
 #include "kernels/x86/tile_configuration.h"
 
@@ -95,10 +96,15 @@ struct EmulatedTiles {
     }
   }
 
-  // Without what TDPBF16PS does to denormal numbers, which nothing here has.
   template <int sums, int a, int b>
   static void AddFloatProducts() {
     CheckFit<sums, a, b>();
+    const DenormalsAsZeros denormals;
+    AddFloats(sums, a, b);
+  }
+
+ private:
+  [[gnu::noinline]] static void AddFloats(int sums, int a, int b) {
     const auto& tiles = emulated_tiles.bytes;
     const int words = RowBytes(a) / 4;
     const int columns = RowBytes(sums) / 4;
@@ -120,7 +126,6 @@ struct EmulatedTiles {
     }
   }
 
- private:
   template <int sums, int a, int b>
   static void CheckFit() {
     static_assert(sums != a && sums != b && a != b);

@@ -80,6 +80,21 @@ struct Lanes8 {
     return _mm256_castpd_ps(_mm256_set1_pd(pair));
   }
 
+  // A pair of numbers of bfloat16 in every pair of lanes.
+  THAW_INLINE Floats RoundedPair(const uint16_t* p) {
+    int32_t pair;
+    std::memcpy(&pair, p, sizeof(pair));
+    const __m256i to_upper = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(-1, -1, 0, 1, -1, -1, 2, 3, -1, -1, 0, 1, -1, -1, 2, 3));
+    return AsFloats(_mm256_shuffle_epi8(Broadcast(pair), to_upper));
+  }
+  // Those of the words of `first`, then those of `second`.
+  THAW_INLINE Ints UpperHalves(Ints first, Ints second) {
+    const __m256i halves =
+        _mm256_packus_epi32(_mm256_srli_epi32(first, 16), _mm256_srli_epi32(second, 16));
+    return _mm256_permute4x64_epi64(halves, 0xd8);
+  }
+
   THAW_INLINE Ints And(Ints a, Ints b) { return _mm256_and_si256(a, b); }
   THAW_INLINE Ints Or(Ints a, Ints b) { return _mm256_or_si256(a, b); }
   THAW_INLINE Ints Xor(Ints a, Ints b) { return _mm256_xor_si256(a, b); }
@@ -225,6 +240,7 @@ struct Lanes8 {
   THAW_INLINE Floats ToFloats(Ints x) { return _mm256_cvtepi32_ps(x); }
   THAW_INLINE Floats Zero() { return _mm256_setzero_ps(); }
   THAW_INLINE Floats Add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
+  THAW_INLINE Floats Subtract(Floats a, Floats b) { return _mm256_sub_ps(a, b); }
   THAW_INLINE Floats Multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
   THAW_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
   THAW_INLINE Floats Negate(Floats x) { return _mm256_xor_ps(x, _mm256_set1_ps(-0.0f)); }

@@ -70,6 +70,21 @@ struct Vectors16 {
     return _mm512_castpd_ps(_mm512_set1_pd(pair));
   }
 
+  // A pair of numbers of bfloat16 in every pair of lanes.
+  THAW_INLINE Floats RoundedPair(const uint16_t* p) {
+    int32_t pair;
+    std::memcpy(&pair, p, sizeof(pair));
+    const __m512i to_upper = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(-1, -1, 0, 1, -1, -1, 2, 3, -1, -1, 0, 1, -1, -1, 2, 3));
+    return AsFloats(_mm512_shuffle_epi8(Broadcast(pair), to_upper));
+  }
+  // Those of the words of `first`, then those of `second`.
+  THAW_INLINE Ints UpperHalves(Ints first, Ints second) {
+    const __m512i shifted = _mm512_srli_epi32(first, 16);
+    const __m512i halves = _mm512_packus_epi32(shifted, _mm512_srli_epi32(second, 16));
+    return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), halves);
+  }
+
   THAW_INLINE Ints And(Ints a, Ints b) { return _mm512_and_si512(a, b); }
   THAW_INLINE Ints Or(Ints a, Ints b) { return _mm512_or_si512(a, b); }
   THAW_INLINE Ints Xor(Ints a, Ints b) { return _mm512_xor_si512(a, b); }
@@ -181,6 +196,7 @@ struct Vectors16 {
   THAW_INLINE Floats ToFloats(Ints x) { return _mm512_cvtepi32_ps(x); }
   THAW_INLINE Floats Zero() { return _mm512_setzero_ps(); }
   THAW_INLINE Floats Add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
+  THAW_INLINE Floats Subtract(Floats a, Floats b) { return _mm512_sub_ps(a, b); }
   THAW_INLINE Floats Multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
   THAW_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
   THAW_INLINE Floats Negate(Floats x) {

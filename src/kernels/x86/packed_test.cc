@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include "kernels/self_check.h"
 #include "kernels/x86/emulated_tables.h"
 #include "tensor/blocks.h"
+#include "tensor/half.h"
 #include "tensor/packed_rows.h"
 
 namespace thaw {
@@ -228,6 +230,14 @@ TEST(EmulatedAmx, MultipliesManyTokensByTiles) {
         {ElementType::kIQ2_S, ActivationCopy::kNarrow, 33, 0, 0},
         {ElementType::kQ6_K, ActivationCopy::kNarrow, 33, 0, 0},
         {ElementType::kBF16, ActivationCopy::kNarrow, 33, 0, 0},
+        {ElementType::kBF16, ActivationCopy::kRounded, 1, 1, 256 / 32},
+        {ElementType::kBF16, ActivationCopy::kRounded, 33, 3, 256 / 32},
+        {ElementType::kF16, ActivationCopy::kNarrow, 33, 0, 0},
+        {ElementType::kF16, ActivationCopy::kRounded, 33, 0, 0},
+        {ElementType::kF16, ActivationCopy::kSplit, 3, 0, 0},
+        // Of the parts of both numbers.
+        {ElementType::kF16, ActivationCopy::kSplit, 4, 1, 3 * 256 / 32},
+        {ElementType::kF16, ActivationCopy::kSplit, 33, 3, 3 * 256 / 32},
     };
     for (const auto& [type, copy, n_tokens, tiles, products_of_block] : cases) {
       constexpr int64_t kLength = 512;
@@ -239,6 +249,81 @@ TEST(EmulatedAmx, MultipliesManyTokensByTiles) {
       // For three groups of rows.
       EXPECT_EQ(emulated_tile_products - before, tiles * (kLength / 256) * 3 * products_of_block)
           << table.name << " " << Info(type).name << " " << n_tokens;
+    }
+  }
+}
+
+// Random numbers times a power of two, as rows of BF16 or F16.
+std::vector<std::byte> RowsOfHalves(ElementType type, int64_t n, float scale,
+                                    std::mt19937& random) {
+  std::vector<std::byte> bytes(static_cast<size_t>(n) * sizeof(uint16_t));
+  for (size_t at = 0; const float number : RandomFloats(n, random)) {
+    const float scaled = number * scale;
+    const uint16_t bits = type == ElementType::kF16 ? F32ToF16(scaled) : F32ToBF16(scaled);
+    std::memcpy(&bytes[at], &bits, sizeof(bits));
+    at += sizeof(bits);
+  }
+  return bytes;
+}
+
+// By tiles, emulated or not, and F16 alone by vectors; of numbers whose products and sums are
+// normal, denormal and neither.
+TEST(TilesOfFloats, GiveTheSameBitsAloneAndTogetherAndInEveryTable) {
+  std::vector<const KernelTable*> tables;
+  for (const EmulatedTable& each : EmulatedAmxTables()) tables.push_back(&each.table);
+  for (const KernelTable* table : AllKernelTables()) {
+    if (table->splits_for_f16) tables.push_back(table);
+  }
+  std::erase_if(tables, [](const KernelTable* table) {
+    const bool runs = table->is_available(HostCpu());
+    if (!runs) GTEST_LOG_(INFO) << "SKIP: this CPU cannot run the " << table->name << " kernels";
+    return !runs;
+  });
+  struct {
+    ElementType type;
+    ActivationCopy copy;
+    float weights;
+    float activations;
+  } const cases[] = {
+      {ElementType::kBF16, ActivationCopy::kRounded, 1, 1},
+      {ElementType::kBF16, ActivationCopy::kRounded, 0x1p-70f, 0x1p-58f},
+      {ElementType::kBF16, ActivationCopy::kRounded, 0x1p-126f, 0x1p+10f},
+      {ElementType::kF16, ActivationCopy::kSplit, 1, 1},
+      {ElementType::kF16, ActivationCopy::kSplit, 0x1p-16f, 0x1p-110f},
+      {ElementType::kF16, ActivationCopy::kSplit, 1, 0x1p-120f},
+  };
+  std::mt19937 random(24);
+  constexpr int64_t kLength = 320;
+  constexpr int64_t kTokens = 40;
+  for (const auto& [type, copy, of_weights, of_activations] : cases) {
+    const PackedMatrix matrix(type, kLength,
+                              RowsOfHalves(type, kRows * kLength, of_weights, random));
+    std::vector<float> values = Values(kTokens, kLength, random);
+    for (float& value : values) value *= of_activations;
+    std::vector<float> expected;
+    for (const KernelTable* table : tables) {
+      const auto expect_same = [&](const std::vector<float>& found, const char* how) {
+        for (size_t at = 0; at < found.size(); ++at) {
+          const auto row = static_cast<int64_t>(at) % kRows;
+          if (row >= kRows / kPackedGroupRows * kPackedGroupRows) continue;  // not packed
+          ASSERT_TRUE(AreSameBits(found[at], expected[at]))
+              << table->name << " " << Info(type).name << " times " << of_weights << how << " row "
+              << row << ": " << found[at] << " instead of " << expected[at];
+        }
+      };
+      const OwnedActivations all(*table, values, kTokens, kLength, copy);
+      const std::vector<float> together = MatMul(*table, matrix.rows, 0, kRows, all.view());
+      if (expected.empty()) expected = together;
+      expect_same(together, ", together,");
+      std::vector<float> alone;
+      for (int64_t token = 0; token < kTokens; ++token) {
+        const auto first = values.begin() + token * kLength;
+        const OwnedActivations one(*table, {first, first + kLength}, 1, kLength, copy);
+        const std::vector<float> out = MatMul(*table, matrix.rows, 0, kRows, one.view());
+        alone.insert(alone.end(), out.begin(), out.end());
+      }
+      expect_same(alone, ", alone,");
+      if (HasFatalFailure()) return;
     }
   }
 }

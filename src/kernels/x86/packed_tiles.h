@@ -522,7 +522,7 @@ struct WholeUnits {
   // what that leaves.
   [[gnu::always_inline]] static typename V::Ints SplitWords(typename V::Floats sums) {
     const auto upper = V::And(V::AsInts(sums), V::Broadcast(-0x10000));
-    const auto rest = V::AsInts(V::Add(sums, V::Negate(V::AsFloats(upper))));
+    const auto rest = V::AsInts(V::Subtract(sums, V::AsFloats(upper)));
     return V::Or(upper, V::template ShiftRight<16>(rest));
   }
 };

@@ -1,0 +1,515 @@
+// Products of packed rows of BF16 and F16 with activations as numbers of bfloat16, by tiles
+// (Tiles: tiles_amx.h), and of F16 with few tokens by the vectors V of an instruction set, to the
+// same bits.
+//
+// A product of tiles adds 32 elements to a sum: those of even and those of odd index one after the
+// other, each multiplied and added with one rounding, then what both come to together, with
+// denormal numbers as zeros. Vectors do that with a lane for each of the two.
+//
+// BF16 is multiplied with activations rounded to bfloat16. A number of F16 is the sum of two of
+// bfloat16, and an activation nearly so (kernels/activations.h: kSplit); of the four products of
+// their parts the lowest is left out.
+//
+// Many tokens are taken in blocks, whose activations stay in the second cache and whose sums lie in
+// scratch, not in `out`: its rows often lie a multiple of 4 KiB apart and would push each other out
+// of the caches. Tiles are zeroed as soon as they are read (tile_units.h).
+//
+// In an anonymous namespace, for the reason given in packed_formats.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/activations.h"
+#include "kernels/packed_formats.h"
+#include "kernels/panel_matmul.h"
+#include "kernels/panel_products.h"
+#include "kernels/x86/denormals.h"
+#include "kernels/x86/tile_configuration.h"
+#include "kernels/x86/tile_units.h"
+#include "tensor/element_type.h"
+
+namespace thaw {
+namespace {
+
+// Elements of a product of tiles, and the lines of packed rows that they are.
+inline constexpr int64_t kTileElements = kTileRowBytes / 2;
+inline constexpr int64_t kTileLines = kTileElements / 2;
+static_assert(kLineBytes == kTileRowBytes && kTileLines == kTileRows);
+
+// Of numbers that are split in two; those that are not have the upper one alone.
+enum FloatPart { kUpperPart, kLowerPart };
+
+// Of 32 elements, one after the other: the upper parts of weights times the lower parts of
+// activations, upper times upper, lower times upper.
+inline constexpr int kProductsOfParts = 3;
+
+// -- A few tokens with F16, by vectors.
+
+// Fewer than this. They take as long for each token, tiles of up to 16 take the same time.
+inline constexpr int kFewestSplitTileTokens = 4;
+
+template <typename V>
+struct FloatParts {
+  typename V::Floats upper;
+  typename V::Floats lower;
+};
+
+// Numbers as the sum of their upper 16 bits and the rest.
+template <typename V>
+[[gnu::always_inline]] inline FloatParts<V> SplitFloats(typename V::Floats numbers) {
+  const auto upper = V::AsFloats(V::And(V::AsInts(numbers), V::Broadcast(-0x10000)));
+  return {upper, V::Subtract(numbers, upper)};
+}
+
+// kGroups groups times kTokens tokens; `upper` and `lower` are the parts of the first.
+template <typename V, int kGroups, int kTokens>
+[[gnu::noinline]] void MultiplySplitGroups(const std::byte* line, int64_t k, const uint16_t* upper,
+                                           const uint16_t* lower, float* out, int64_t out_stride) {
+  using Floats = typename V::Floats;
+  constexpr int kLoadsOfGroup = 2 * kGroupRows / V::kLanes;
+  constexpr int kLoads = kGroups * kLoadsOfGroup;  // of a line of every group
+  constexpr int kVectors = kLoads / 2;             // of sums
+  const int64_t group_bytes = kGroupRows * k * int64_t{sizeof(uint16_t)};
+  const int64_t stride = RoundedStride(k);
+  const bool asks_ahead = V::AsksAhead();
+  Floats totals[kTokens][kVectors];
+  for (auto& of_token : totals) {
+    for (Floats& total : of_token) total = V::Zero();
+  }
+  for (int64_t at = 0; at < k; at += kTileElements) {
+    Floats sums[kTokens][kLoads][kProductsOfParts];
+    for (auto& of_token : sums) {
+      for (auto& of_load : of_token) {
+        for (Floats& sum : of_load) sum = V::Zero();
+      }
+    }
+    for (int64_t i = at; i < at + kTileElements; i += 2, line += kLineBytes) {
+      if (asks_ahead) {
+        for (int g = 0; g < kGroups; ++g) {
+          __builtin_prefetch(line + g * group_bytes + V::kAheadBytes, 0, kIntoL1);
+        }
+      }
+      FloatParts<V> w[kLoads];
+      for (int v = 0; v < kLoads; ++v) {
+        w[v] = SplitFloats<V>(V::LoadHalves(line + v / kLoadsOfGroup * group_bytes +
+                                            v % kLoadsOfGroup * 2 * V::kLanes));
+      }
+#pragma GCC unroll 4
+      for (int t = 0; t < kTokens; ++t) {
+        const Floats x_upper = V::RoundedPair(upper + t * stride + i);
+        const Floats x_lower = V::RoundedPair(lower + t * stride + i);
+#pragma GCC unroll 8
+        for (int v = 0; v < kLoads; ++v) {
+          auto& of_load = sums[t][v];
+          of_load[0] = V::MultiplyAdd(w[v].upper, x_lower, of_load[0]);
+          of_load[1] = V::MultiplyAdd(w[v].upper, x_upper, of_load[1]);
+          of_load[2] = V::MultiplyAdd(w[v].lower, x_upper, of_load[2]);
+        }
+      }
+    }
+    for (int t = 0; t < kTokens; ++t) {
+      for (int v = 0; v < kVectors; ++v) {
+        for (int i = 0; i < kProductsOfParts; ++i) {
+          totals[t][v] =
+              V::Add(totals[t][v], V::AddNeighbours(sums[t][2 * v][i], sums[t][2 * v + 1][i]));
+        }
+      }
+    }
+  }
+  for (int t = 0; t < kTokens; ++t) {
+    for (int v = 0; v < kVectors; ++v) {
+      V::StoreFloats(totals[t][v], out + t * out_stride + v * V::kLanes);
+    }
+  }
+}
+
+// In the order of memory; a single token with two groups at once, which share what is made of it.
+template <typename V>
+void MultiplySplitByVectors(const std::byte* groups, int64_t n_groups, const Activations& a,
+                            float* out, int64_t out_stride) {
+  const int64_t group_bytes = kGroupRows * a.k * int64_t{sizeof(uint16_t)};
+  const DenormalsAsZeros denormals;
+  int64_t group = 0;
+  const auto multiply = [&]<int kGroups, int kTokens>() {
+    for (; group + kGroups <= n_groups; group += kGroups) {
+      MultiplySplitGroups<V, kGroups, kTokens>(groups + group * group_bytes, a.k, a.rounded,
+                                               a.residues, out + group * kGroupRows, out_stride);
+    }
+  };
+  static_assert(kFewestSplitTileTokens == 4);
+  switch (a.n_tokens) {
+    case 1:
+      multiply.template operator()<2, 1>();
+      return multiply.template operator()<1, 1>();
+    case 2:
+      return multiply.template operator()<1, 2>();
+    default:
+      return multiply.template operator()<1, 3>();
+  }
+}
+
+// -- By tiles.
+
+// Elements of rows that tokens go over before the next ones. Those of two groups and what they are
+// split to, or those of more rows that need not be split, take 32 KiB.
+template <bool kIsSplit>
+inline constexpr int64_t kFloatSegment = kIsSplit ? 256 : 512;
+
+// Of a block: 128 KiB of sums, and at most 256 KiB of activations.
+inline constexpr int64_t kFloatBlockTokens = 256;
+inline constexpr int64_t kFloatBlockGroups = 8;
+
+// A single tile of tokens is multiplied with so many groups, two with two.
+inline constexpr int kMostFloatGroups = 4;
+
+// Four tiles of sums, two of tokens, two of rows.
+inline constexpr int kTokenTile = 4;
+inline constexpr int kRowTile = 6;
+
+struct FloatScratch {
+  std::byte parts[2 * kPanelGroups * kFloatSegment<true> / 2 * kLineBytes];
+  // [group, tile of tokens, token, row]
+  float sums[kFloatBlockGroups][kFloatBlockTokens / kTileTokens][kTileTokens * kGroupRows];
+};
+static_assert(int64_t{sizeof(FloatScratch)} <= kPackedScratchBytes);
+
+// Some elements of one or two tiles of tokens and of groups of rows.
+struct FloatOperands {
+  const uint16_t* tokens[2];  // of FloatPart, of the first tile
+  int64_t next_tile;          // numbers from one tile to the next
+  int64_t token_stride;       // from one token to the next
+  const std::byte* rows[2];   // of FloatPart, of the first group
+  int64_t next_group;         // bytes from one group to the next
+  int64_t elements;
+};
+
+// Products of one or two tiles of tokens with kGroups groups.
+template <typename Tiles, bool kIsSplit, int kTokenTiles, int kGroups>
+struct FloatTiles {
+  static_assert(kTokenTiles * kGroups <= 4 && (kTokenTiles == 1 || kGroups <= 2));
+  static constexpr int64_t kSumsOfGroup = sizeof(FloatScratch::sums[0]) / sizeof(float);
+
+  const FloatOperands& by;
+  float* sums;  // of the first group and tile
+
+  template <int g, int t>
+  static constexpr int kSum = g * kTokenTiles + t;
+
+  template <int g, int t>
+  [[gnu::always_inline]] float* Sums() const {
+    return sums + g * kSumsOfGroup + t * kTileTokens * kGroupRows;
+  }
+
+  template <typename Act>
+  [[gnu::always_inline]] static void ForEachSum(const Act& act) {
+    Repeat<kGroups>([&]<int g>() __attribute__((always_inline)) {
+      Repeat<kTokenTiles>([&]<int t>()
+                              __attribute__((always_inline)) { act.template operator()<g, t>(); });
+    });
+  }
+
+  template <int tile>
+  [[gnu::always_inline]] void LoadTokens(FloatPart part, int64_t at, int t) const {
+    Tiles::template Load<tile>(by.tokens[part] + t * by.next_tile + at,
+                               by.token_stride * int64_t{sizeof(uint16_t)});
+  }
+  template <int tile>
+  [[gnu::always_inline]] void LoadRows(FloatPart part, int64_t at, int g) const {
+    Tiles::template Load<tile>(by.rows[part] + g * by.next_group + at / 2 * kLineBytes, kLineBytes);
+  }
+
+  // 32 elements of two tiles.
+  [[gnu::always_inline]] void MultiplyTwo(int64_t at) const {
+    const auto load_tokens = [&](FloatPart part) __attribute__((always_inline)) {
+      LoadTokens<kTokenTile>(part, at, 0);
+      LoadTokens<kTokenTile + 1>(part, at, 1);
+    };
+    const auto load_rows = [&](FloatPart part) __attribute__((always_inline)) {
+      Repeat<kGroups>([&]<int g>()
+                          __attribute__((always_inline)) { LoadRows<kRowTile + g>(part, at, g); });
+    };
+    const auto multiply = [&]() __attribute__((always_inline)) {
+      ForEachSum([]<int g, int t>() __attribute__((always_inline)) {
+        Tiles::template AddFloatProducts<kSum<g, t>, kTokenTile + t, kRowTile + g>();
+      });
+    };
+    const auto zero_tokens = [&]() __attribute__((always_inline)) {
+      Tiles::template Zero<kTokenTile>();
+      Tiles::template Zero<kTokenTile + 1>();
+    };
+    const auto zero_rows = [&]() __attribute__((always_inline)) {
+      Repeat<kGroups>([]<int g>()
+                          __attribute__((always_inline)) { Tiles::template Zero<kRowTile + g>(); });
+    };
+    load_rows(kUpperPart);
+    if constexpr (kIsSplit) {
+      load_tokens(kLowerPart);
+      multiply();
+      zero_tokens();
+    }
+    load_tokens(kUpperPart);
+    multiply();
+    zero_rows();
+    if constexpr (kIsSplit) {
+      load_rows(kLowerPart);
+      multiply();
+      zero_rows();
+    }
+    zero_tokens();
+  }
+
+  // 32 elements of one tile.
+  [[gnu::always_inline]] void MultiplyOne(int64_t at) const {
+    constexpr int kUpper = kTokenTile;
+    constexpr int kLower = kTokenTile + 1;
+    const auto multiply = [&]<int g, int tile>() __attribute__((always_inline)) {
+      Tiles::template AddFloatProducts<kSum<g, 0>, tile, kRowTile + g % 2>();
+    };
+    LoadTokens<kUpper>(kUpperPart, at, 0);
+    if constexpr (kIsSplit) LoadTokens<kLower>(kLowerPart, at, 0);
+    Repeat<kGroups>([&]<int g>() __attribute__((always_inline)) {
+      LoadRows<kRowTile + g % 2>(kUpperPart, at, g);
+      if constexpr (kIsSplit) multiply.template operator()<g, kLower>();
+      multiply.template operator()<g, kUpper>();
+      Tiles::template Zero<kRowTile + g % 2>();
+    });
+    if constexpr (kIsSplit) {
+      Tiles::template Zero<kLower>();
+      Repeat<kGroups>([&]<int g>() __attribute__((always_inline)) {
+        LoadRows<kRowTile + g % 2>(kLowerPart, at, g);
+        multiply.template operator()<g, kUpper>();
+        Tiles::template Zero<kRowTile + g % 2>();
+      });
+    }
+    Tiles::template Zero<kUpper>();
+  }
+
+  // Adds products to the sums. kAheadBytes: asks for rows so far ahead; 0: for none.
+  template <int64_t kAheadBytes>
+  [[gnu::noinline]] void Multiply(bool is_first) const {
+    if (!is_first) {
+      ForEachSum([&]<int g, int t>() __attribute__((always_inline)) {
+        Tiles::template Load<kSum<g, t>>(Sums<g, t>(), kTileRowBytes);
+      });
+    }
+    for (int64_t at = 0; at < by.elements; at += kTileElements) {
+      if constexpr (kTokenTiles == 2) {
+        MultiplyTwo(at);
+      } else {
+        MultiplyOne(at);
+      }
+      if constexpr (kAheadBytes > 0) {
+        const std::byte* ahead = by.rows[kUpperPart] + at / 2 * kLineBytes + kAheadBytes;
+        for (int g = 0; g < kGroups; ++g, ahead += by.next_group) {
+          for (int64_t line = 0; line < kTileLines; ++line) {
+            __builtin_prefetch(ahead + line * kLineBytes, 0, kIntoL1);
+          }
+        }
+      }
+    }
+    ForEachSum([&]<int g, int t>() __attribute__((always_inline)) {
+      Tiles::template Store<kSum<g, t>>(Sums<g, t>(), kTileRowBytes);
+      Tiles::template Zero<kSum<g, t>>();
+    });
+  }
+};
+
+// The tiles of a number of tokens. Where they do not fill them the last one reaches back over
+// others, or there is one of fewer tokens.
+class FloatTokenTiles {
+ public:
+  explicit FloatTokenTiles(int64_t n_tokens)
+      : n_tokens_(n_tokens), of_tile_(n_tokens < kTileTokens ? n_tokens : kTileTokens) {}
+
+  int64_t of_tile() const { return of_tile_; }
+  int64_t First(int64_t token) const {
+    return token + of_tile_ < n_tokens_ ? token : n_tokens_ - of_tile_;
+  }
+  TileConfiguration Configuration() const {
+    TileConfiguration configuration = {};
+    configuration.palette = 1;
+    for (int tile = 0; tile < kTiles; ++tile) {
+      const bool is_of_rows = tile >= kRowTile;
+      configuration.rows[tile] = static_cast<uint8_t>(is_of_rows ? kTileRows : of_tile_);
+      configuration.row_bytes[tile] = kTileRowBytes;
+    }
+    return configuration;
+  }
+
+ private:
+  int64_t n_tokens_;
+  int64_t of_tile_;
+};
+
+// Lines of halves as lines of their upper and of their lower parts.
+template <typename V>
+[[gnu::noinline]] void SplitLines(const std::byte* lines, int64_t n, std::byte* upper,
+                                  std::byte* lower) {
+  using Ints = typename V::Ints;
+  constexpr int64_t kVectorBytes = 4 * V::kLanes;
+  const bool asks_ahead = V::AsksAhead();
+  for (int64_t at = 0; at < n * kLineBytes; at += kVectorBytes) {
+    if (asks_ahead) __builtin_prefetch(lines + at + V::kAheadBytes, 0, kIntoL1);
+    const auto first = V::LoadHalves(lines + at);
+    const auto second = V::LoadHalves(lines + at + kVectorBytes / 2);
+    const auto rest = [](typename V::Floats numbers) -> Ints {
+      return V::AsInts(SplitFloats<V>(numbers).lower);
+    };
+    V::Store(V::UpperHalves(V::AsInts(first), V::AsInts(second)), upper + at);
+    V::Store(V::UpperHalves(rest(first), rest(second)), lower + at);
+  }
+}
+
+// A matrix times some tokens: tokens and groups in blocks, of those a segment of the rows after the
+// other, of that some groups with all tokens.
+template <typename V, typename Tiles, bool kIsSplit>
+class FloatTileProduct {
+ public:
+  FloatTileProduct(const std::byte* groups, int64_t n_groups, const Activations& a, float* out,
+                   int64_t out_stride, std::byte* memory)
+      : groups_(groups),
+        n_groups_(n_groups),
+        a_(a),
+        out_(out),
+        out_stride_(out_stride),
+        scratch_(*reinterpret_cast<FloatScratch*>(memory)),
+        tiles_(a.n_tokens),
+        is_in_order_(a.n_tokens <= 2 * kTileTokens),
+        groups_at_once_(a.n_tokens <= kTileTokens ? kMostFloatGroups : kPanelGroups) {}
+
+  void Multiply() {
+    Tiles::Configure(tiles_.Configuration());
+    const int64_t of_block = is_in_order_ ? groups_at_once_ : kFloatBlockGroups;
+    for (int64_t token = 0; token < a_.n_tokens; token += kFloatBlockTokens) {
+      const int64_t end = Least(a_.n_tokens, token + kFloatBlockTokens);
+      for (int64_t group = 0; group < n_groups_; group += of_block) {
+        MultiplyBlock(token, end, group, Least(n_groups_, group + of_block));
+      }
+    }
+    Tiles::Release();
+  }
+
+ private:
+  static int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+  int64_t GroupBytes() const { return kGroupRows * a_.k * int64_t{sizeof(uint16_t)}; }
+
+  // The parts of what is split take kPanelGroups segments.
+  int64_t Segment() const {
+    if (is_in_order_ && !kIsSplit) return a_.k;
+    return kFloatSegment<kIsSplit> * (kIsSplit ? kPanelGroups : groups_at_once_) / groups_at_once_;
+  }
+
+  void MultiplyBlock(int64_t token, int64_t token_end, int64_t group, int64_t group_end) {
+    const int64_t segment = Segment();
+    for (int64_t begin = 0; begin < a_.k; begin += segment) {
+      const int64_t end = Least(a_.k, begin + segment);
+      for (int64_t g = group; g < group_end; g += groups_at_once_) {
+        const int64_t n = Least(groups_at_once_, group_end - g);
+        Repeat<kMostFloatGroups>([&]<int i>() {
+          if (i + 1 == n) MultiplySegment<i + 1>(token, token_end, g, begin, end, g - group);
+        });
+      }
+    }
+    StoreSums(token, token_end, group, group_end);
+  }
+
+  // Elements [begin, end) of kGroups groups with some tokens.
+  template <int kGroups>
+  void MultiplySegment(int64_t token, int64_t token_end, int64_t group, int64_t begin, int64_t end,
+                       int64_t group_of_block) {
+    FloatOperands by = {};
+    by.token_stride = RoundedStride(a_.k);
+    by.elements = end - begin;
+    by.next_group = GroupBytes();
+    const std::byte* rows = groups_ + group * GroupBytes() + begin / 2 * kLineBytes;
+    by.rows[kUpperPart] = rows;
+    if constexpr (kIsSplit) {
+      by.next_group = (end - begin) / 2 * kLineBytes;
+      std::byte* upper = scratch_.parts;
+      std::byte* lower = upper + kGroups * by.next_group;
+      for (int g = 0; g < kGroups; ++g) {
+        SplitLines<V>(rows + g * GroupBytes(), (end - begin) / 2, upper + g * by.next_group,
+                      lower + g * by.next_group);
+      }
+      by.rows[kUpperPart] = upper;
+      by.rows[kLowerPart] = lower;
+    }
+    for (int64_t first = token; first < token_end; first += 2 * kTileTokens) {
+      const int64_t tile = tiles_.First(first);
+      const int64_t at = tile * by.token_stride + begin;
+      by.tokens[kUpperPart] = a_.rounded + at;
+      if constexpr (kIsSplit) by.tokens[kLowerPart] = a_.residues + at;
+      float* sums = scratch_.sums[group_of_block][(first - token) / kTileTokens];
+      if (first + kTileTokens >= token_end) {
+        MultiplyTiles<1, kGroups>(by, begin == 0, sums);
+      } else if constexpr (kGroups <= kPanelGroups) {
+        by.next_tile = (tiles_.First(first + kTileTokens) - tile) * by.token_stride;
+        MultiplyTiles<2, kGroups>(by, begin == 0, sums);
+      }
+    }
+  }
+
+  template <int kTokenTiles, int kGroups>
+  void MultiplyTiles(const FloatOperands& by, bool is_first, float* sums) const {
+    const FloatTiles<Tiles, kIsSplit, kTokenTiles, kGroups> product{by, sums};
+    if (!kIsSplit && is_in_order_ && V::AsksAhead()) {
+      product.template Multiply<V::kAheadBytes>(is_first);
+    } else {
+      product.template Multiply<0>(is_first);
+    }
+  }
+
+  [[gnu::noinline]] void StoreSums(int64_t token, int64_t token_end, int64_t group,
+                                   int64_t group_end) {
+    for (int64_t first = token; first < token_end; first += kTileTokens) {
+      for (int64_t t = 0; t < tiles_.of_tile(); ++t) {
+        float* to = out_ + (tiles_.First(first) + t) * out_stride_ + group * kGroupRows;
+        for (int64_t g = 0; g < group_end - group; ++g, to += kGroupRows) {
+          const float* sums = scratch_.sums[g][(first - token) / kTileTokens] + t * kGroupRows;
+          for (int64_t row = 0; row < kGroupRows; row += V::kLanes) {
+            V::StoreFloats(V::LoadFloats(sums + row), to + row);
+          }
+        }
+      }
+    }
+  }
+
+  const std::byte* groups_;
+  int64_t n_groups_;
+  const Activations& a_;
+  float* out_;
+  int64_t out_stride_;
+  FloatScratch& scratch_;
+  FloatTokenTiles tiles_;
+  bool is_in_order_;        // whole rows, with the sums in their tiles unless rows are split
+  int64_t groups_at_once_;  // that are multiplied with a tile of tokens or two
+};
+
+// Whether MultiplyFloatsInTileOrder multiplies these activations with weights of this type.
+inline bool IsMultipliedInTileOrder(ElementType type, const Activations& a) {
+  if (type == ElementType::kBF16) return a.rounded != nullptr;
+  return type == ElementType::kF16 && a.residues != nullptr;
+}
+
+// Whole groups of packed rows. IsMultipliedInTileOrder must hold.
+template <typename V, typename Tiles>
+void MultiplyFloatsInTileOrder(ElementType type, const std::byte* groups, int64_t n_groups,
+                               const Activations& a, float* out, int64_t out_stride,
+                               std::byte* scratch) {
+  const auto by_tiles = [&]<bool is_split>() {
+    FloatTileProduct<V, Tiles, is_split>(groups, n_groups, a, out, out_stride, scratch).Multiply();
+  };
+  if (type == ElementType::kBF16) {
+    by_tiles.template operator()<false>();
+  } else if (a.n_tokens < kFewestSplitTileTokens) {
+    MultiplySplitByVectors<V>(groups, n_groups, a, out, out_stride);
+  } else {
+    by_tiles.template operator()<true>();
+  }
+}
+
+}  // namespace
+}  // namespace thaw
