@@ -499,6 +499,7 @@ template <typename V, typename Tiles>
 void MultiplyFloatsInTileOrder(ElementType type, const std::byte* groups, int64_t n_groups,
                                const Activations& a, float* out, int64_t out_stride,
                                std::byte* scratch) {
+  if (a.n_tokens == 0) return;  // a tile has at least one
   const auto by_tiles = [&]<bool is_split>() {
     FloatTileProduct<V, Tiles, is_split>(groups, n_groups, a, out, out_stride, scratch).Multiply();
   };
