@@ -125,10 +125,8 @@ void ExpectProducts(const KernelTable& table, const Matrix& matrix,
                                                                                : kFloatTolerance;
   const std::vector<double> seen = SeenBy(type, activations);
   // By whole groups that are packed, in tables that round activations.
-  const ActivationCopy copy = activations.view().copy;
   const bool rounds =
-      type == ElementType::kBF16 && ((table.rounds_for_bf16 && copy == ActivationCopy::kRounded) ||
-                                     (table.splits_for_f16 && copy == ActivationCopy::kSplit));
+      table.rounds_for_bf16 && type == ElementType::kBF16 && activations.view().rounded != nullptr;
   std::vector<double> rounded = seen;
   if (rounds) std::ranges::transform(seen, rounded.begin(), Rounded);
   const int64_t rounded_rows = rounds ? n_rows / kPackedGroupRows * kPackedGroupRows : 0;

@@ -139,7 +139,7 @@ void MultiplyRoundedGroups(const std::byte* groups, int64_t n_groups, const Acti
 
 // Whether MultiplyRoundedGroups multiplies these activations with weights of this type.
 inline bool IsMultipliedRounded(ElementType type, const Activations& a) {
-  return type == ElementType::kBF16 && a.copy == ActivationCopy::kRounded;
+  return type == ElementType::kBF16 && a.rounded != nullptr;
 }
 
 }  // namespace

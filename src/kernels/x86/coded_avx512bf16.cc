@@ -42,7 +42,7 @@ class RoundedSums {
 namespace avx512bf16 {
 
 void MultiplyCodedGroup(StreamCursor& cursor, const CodedToken& token, float* out) {
-  if (token.activations->copy != ActivationCopy::kRounded) {
+  if (token.activations->rounded == nullptr) {
     return avx512::MultiplyCodedGroup(cursor, token, out);
   }
   MultiplyBf16Group<RoundedSums>(cursor, token, out);

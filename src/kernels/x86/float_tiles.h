@@ -19,7 +19,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "kernels/activations.h"
 #include "kernels/packed_formats.h"
@@ -49,19 +48,6 @@ inline constexpr int kProductsOfParts = 3;
 
 // Fewer than this. They take as long for each token, tiles of up to 16 take the same time.
 inline constexpr int kFewestSplitTileTokens = 4;
-
-template <typename V>
-struct FloatParts {
-  typename V::Floats upper;
-  typename V::Floats lower;
-};
-
-// Numbers as the sum of their upper 16 bits and the rest.
-template <typename V>
-[[gnu::always_inline]] inline FloatParts<V> SplitFloats(typename V::Floats numbers) {
-  const auto upper = V::AsFloats(V::And(V::AsInts(numbers), V::Broadcast(-0x10000)));
-  return {upper, V::Subtract(numbers, upper)};
-}
 
 // kGroups groups times kTokens tokens; `upper` and `lower` are the parts of the first.
 template <typename V, int kGroups, int kTokens>

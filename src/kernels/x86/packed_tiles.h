@@ -521,9 +521,8 @@ struct WholeUnits {
   // Whole numbers of at most 16 bits as the sum of two of bfloat16: the upper half of a float, and
   // what that leaves.
   [[gnu::always_inline]] static typename V::Ints SplitWords(typename V::Floats sums) {
-    const auto upper = V::And(V::AsInts(sums), V::Broadcast(-0x10000));
-    const auto rest = V::AsInts(V::Subtract(sums, V::AsFloats(upper)));
-    return V::Or(upper, V::template ShiftRight<16>(rest));
+    const FloatParts<V> parts = SplitFloats<V>(sums);
+    return V::Or(V::AsInts(parts.upper), V::template ShiftRight<16>(V::AsInts(parts.lower)));
   }
 };
 

@@ -83,6 +83,19 @@ class TokenChunk {
   int64_t last_;
 };
 
+template <typename V>
+struct FloatParts {
+  typename V::Floats upper;
+  typename V::Floats lower;
+};
+
+// Numbers as the sum of their upper 16 bits and the rest.
+template <typename V>
+[[gnu::always_inline]] inline FloatParts<V> SplitFloats(typename V::Floats numbers) {
+  const auto upper = V::AsFloats(V::And(V::AsInts(numbers), V::Broadcast(-0x10000)));
+  return {upper, V::Subtract(numbers, upper)};
+}
+
 // Calls act<i>() for i from 0 to n - 1.
 template <int n, typename Act>
 [[gnu::always_inline]] inline void Repeat(const Act& act) {
