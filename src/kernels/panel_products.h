@@ -348,8 +348,16 @@ template <typename V, int kVectors, typename Weights>
                                           int64_t first, int64_t end, float* out,
                                           int64_t out_stride, const Weights& weights) {
   using Floats = typename V::Floats;
+  constexpr int kOfLine = 64 / sizeof(Outlier);
+  OutlierSpan next = rows.Outliers(first, segment_begin / kSegment);
   for (int64_t t = first; t < end; ++t) {
-    const OutlierSpan outliers = rows.Outliers(t, segment_begin / kSegment);
+    const OutlierSpan outliers = next;
+    if (t + 1 < end) {
+      // Tokens' lists lie too far apart for a CPU to see which comes next.
+      next = rows.Outliers(t + 1, segment_begin / kSegment);
+      __builtin_prefetch(next.begin);
+      __builtin_prefetch(next.begin + kOfLine);
+    }
     if (outliers.begin == outliers.end) continue;
     float* of_token = out + t * out_stride + row;
     Floats total[kVectors];

@@ -206,44 +206,51 @@ struct FloatTiles {
     Tiles::template Load<tile>(by.rows[part] + g * by.next_group + at / 2 * kLineBytes, kLineBytes);
   }
 
-  // 32 elements of two tiles.
+  // A product of a group with one of two tiles of tokens.
+  struct Step {
+    FloatPart of_rows;
+    FloatPart of_tokens;
+    int g;
+    int t;
+  };
+  static constexpr int kPasses = kIsSplit ? kProductsOfParts : 1;
+  static constexpr int kStepsOfPass = 2 * kGroups;
+  static constexpr int kSteps = kPasses * kStepsOfPass;
+
+  // Every step shares its rows or its tokens with the one before.
+  static constexpr Step StepAt(int i) {
+    const int pass = i / kStepsOfPass;
+    const int group = i % kStepsOfPass / 2;
+    return {.of_rows = pass == 2 ? kLowerPart : kUpperPart,
+            .of_tokens = pass == 0 && kIsSplit ? kLowerPart : kUpperPart,
+            .g = pass % 2 == 0 ? group : kGroups - 1 - group,
+            .t = group % 2 == 0 ? i % 2 : 1 - i % 2};
+  }
+  static constexpr bool SameRows(int i, int j) {
+    if (i < 0 || j >= kSteps) return false;
+    return StepAt(i).of_rows == StepAt(j).of_rows && StepAt(i).g == StepAt(j).g;
+  }
+  // Whether what the tile of tokens of step i holds is that of the step before that uses the tile,
+  // or after it.
+  static constexpr bool SameTokens(int i, int direction) {
+    for (int j = i + direction; j >= 0 && j < kSteps; j += direction) {
+      if (StepAt(j).t == StepAt(i).t) return StepAt(j).of_tokens == StepAt(i).of_tokens;
+    }
+    return false;
+  }
+
+  // 32 elements of two tiles. Tiles of rows and tokens are loaded for the first step that needs
+  // them and zeroed after the last one: few hold numbers at a time (tile_units.h).
   [[gnu::always_inline]] void MultiplyTwo(int64_t at) const {
-    const auto load_tokens = [&](FloatPart part) __attribute__((always_inline)) {
-      LoadTokens<kTokenTile>(part, at, 0);
-      LoadTokens<kTokenTile + 1>(part, at, 1);
-    };
-    const auto load_rows = [&](FloatPart part) __attribute__((always_inline)) {
-      Repeat<kGroups>([&]<int g>()
-                          __attribute__((always_inline)) { LoadRows<kRowTile + g>(part, at, g); });
-    };
-    const auto multiply = [&]() __attribute__((always_inline)) {
-      ForEachSum([]<int g, int t>() __attribute__((always_inline)) {
-        Tiles::template AddFloatProducts<kSum<g, t>, kTokenTile + t, kRowTile + g>();
-      });
-    };
-    const auto zero_tokens = [&]() __attribute__((always_inline)) {
-      Tiles::template Zero<kTokenTile>();
-      Tiles::template Zero<kTokenTile + 1>();
-    };
-    const auto zero_rows = [&]() __attribute__((always_inline)) {
-      Repeat<kGroups>([]<int g>()
-                          __attribute__((always_inline)) { Tiles::template Zero<kRowTile + g>(); });
-    };
-    load_rows(kUpperPart);
-    if constexpr (kIsSplit) {
-      load_tokens(kLowerPart);
-      multiply();
-      zero_tokens();
-    }
-    load_tokens(kUpperPart);
-    multiply();
-    zero_rows();
-    if constexpr (kIsSplit) {
-      load_rows(kLowerPart);
-      multiply();
-      zero_rows();
-    }
-    zero_tokens();
+    Repeat<kSteps>([&]<int i>() __attribute__((always_inline)) {
+      constexpr Step kNow = StepAt(i);
+      constexpr int kTokens = kTokenTile + kNow.t;
+      if constexpr (!SameRows(i - 1, i)) LoadRows<kRowTile>(kNow.of_rows, at, kNow.g);
+      if constexpr (!SameTokens(i, -1)) LoadTokens<kTokens>(kNow.of_tokens, at, kNow.t);
+      Tiles::template AddFloatProducts<kSum<kNow.g, kNow.t>, kTokens, kRowTile>();
+      if constexpr (!SameRows(i, i + 1)) Tiles::template Zero<kRowTile>();
+      if constexpr (!SameTokens(i, 1)) Tiles::template Zero<kTokens>();
+    });
   }
 
   // 32 elements of one tile.

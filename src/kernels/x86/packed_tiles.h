@@ -115,21 +115,24 @@ template <typename V>
 }
 
 // Loads a tile of activations and multiplies it with n tiles of weights: multiply<i>() with those
-// of the lines at lines_of(i). Calls between<first_point>() and after every product the next ones.
-template <typename Tiles, int n, int first_point, typename LinesOf, typename Multiply,
-          typename Between>
+// of the lines at lines_of(i). Calls before<i>() ahead of every product, and between<point>(), from
+// first_point on, ahead of it and after it.
+template <typename Tiles, int n, int first_point, typename LinesOf, typename Before,
+          typename Multiply, typename Between>
 [[gnu::always_inline]] inline void MultiplyActivations(const void* activations, int64_t stride,
                                                        const LinesOf& lines_of,
+                                                       const Before& before,
                                                        const Multiply& multiply,
                                                        const Between& between) {
   Tiles::template Load<kActivationTile>(activations, stride);
-  between.template operator()<first_point>();
   Repeat<n>([&]<int i>() __attribute__((always_inline)) {
     Tiles::template Load<kWeightTile>(lines_of(i), kPanelLineBytes);
+    before.template operator()<i>();
+    between.template operator()<first_point + 2 * i>();
     multiply.template operator()<i>();
     Tiles::template Zero<kWeightTile>();
     if constexpr (i == n - 1) Tiles::template Zero<kActivationTile>();
-    between.template operator()<first_point + 1 + i>();
+    between.template operator()<first_point + 2 * i + 1>();
   });
 }
 
@@ -163,10 +166,12 @@ struct GroupUnits {
   static constexpr int kGroups = kGroupsOfRows;
   static constexpr int kProducts = kSteps * 32 / kGroup;  // of a group of rows
   static constexpr int kSums = kProducts * kGroups;       // [product, group of rows]
-  static constexpr int kPoints = kProducts * (1 + kGroups);
-  static constexpr int kBuffers = 2;
+  static constexpr int kLag = 2;
+  static constexpr int kFirstPoint = 0;
+  static constexpr int kEndPoint = 2 * kSums;
   static constexpr bool kAsksAhead = true;
   static_assert(kSums <= kMostSums);
+  static constexpr bool IsHeld(int /*sum*/) { return true; }
 
   BytePanel panel;
   UnitsPlace<kGroup> place;
@@ -178,17 +183,19 @@ struct GroupUnits {
     return place.template RowsOf<kElements>(unit);
   }
 
-  template <typename Tiles, typename Between>
-  [[gnu::always_inline]] void Multiply(const Unit& unit, const UnitRows& rows,
+  template <typename Tiles, typename Leave, typename Between>
+  [[gnu::always_inline]] void Multiply(const Unit& unit, const UnitRows& rows, const Leave& leave,
                                        const Between& between) const {
     const std::byte* lines =
         panel.lines + (first_group + unit.block * kProducts) * (kGroup / 4) * kPanelLineBytes +
         unit.group * kLineBytes;
     Repeat<kProducts>([&]<int i>() __attribute__((always_inline)) {
       const std::byte* of_product = lines + i * (kGroup / 4) * kPanelLineBytes;
-      MultiplyActivations<Tiles, kGroups, i * (1 + kGroups)>(
+      MultiplyActivations<Tiles, kGroups, 2 * i * kGroups>(
           rows.quants + i * kGroup, rows.quant_stride,
           [&](int g) __attribute__((always_inline)) { return of_product + g * kLineBytes; },
+          [&]<int g>()
+              __attribute__((always_inline)) { leave.template operator()<i * kGroups + g>(); },
           []<int g>() __attribute__((always_inline)) {
             Tiles::template AddProducts<i * kGroups + g, kActivationTile, kWeightTile>();
           },
@@ -400,15 +407,20 @@ struct WholeUnits {
   static constexpr int kMinima = kPlanes;  // the third sum
   static constexpr int kSums =
       (kHasOffsets ? 3 : 2) * kGroups;  // [low, high, minima; group of rows]
+  static constexpr int kSumsOfProducts = kPlanes * kGroups;
   static constexpr int kProducts = kWideActivationBlock / kTileRowBytes;  // of a plane
-  static constexpr int kPointsOfProduct = 1 + kPlanes * kGroups;
-  static constexpr int kPoints = kProducts * kPointsOfProduct + (kHasOffsets ? 1 + kGroups : 0);
-  // The other way costs a tenth of the speed, as does asking for four lines of each token.
-  static constexpr int kBuffers = 1;
+  // Minima come before the last products, so that their tiles hold numbers for a short time only,
+  // and leave them when the unit before is added.
+  static constexpr int kPointsOfProduct = 2 * kSumsOfProducts;
+  static constexpr int kPointOfMinima = (kProducts - 1) * kPointsOfProduct;
+  static constexpr int kLag = 1;
+  static constexpr int kFirstPoint = kPointsOfProduct;
+  static constexpr int kEndPoint = kPointOfMinima + (kHasOffsets ? 4 * kGroups : kPointsOfProduct);
   static constexpr bool kAsksAhead = false;
   static constexpr int64_t kGroupsOfBlock = kWideActivationBlock / kGroup;
   static_assert(kSums <= kMostSums);
   static_assert(!kHasOffsets || kTileWords % kGroupsOfBlock == 0);
+  static constexpr bool IsHeld(int sum) { return sum < kSumsOfProducts; }
 
   Planes planes;
   UnitsPlace<kGroup> place;
@@ -422,33 +434,46 @@ struct WholeUnits {
     return place.template RowsOf<kElements>(unit);
   }
 
-  template <typename Tiles, typename Between>
-  [[gnu::always_inline]] void Multiply(const Unit& unit, const UnitRows& rows,
+  template <typename Tiles, typename Leave, typename Between>
+  [[gnu::always_inline]] void Multiply(const Unit& unit, const UnitRows& rows, const Leave& leave,
                                        const Between& between) const {
     const int64_t of_group = unit.group * kLineBytes;
     const int64_t at = unit.block * (kWideActivationBlock / 4) * kPanelLineBytes + of_group;
+    const auto multiply_minima = [&]() __attribute__((always_inline)) {
+      constexpr int kFirstSum = kMinima * kGroups;
+      const std::byte* minima = planes.MinimaOfBlock<kGroup>(unit.block) + of_group;
+      const auto lines_of = [&](int g) __attribute__((always_inline)) {
+        return minima + g * kLineBytes;
+      };
+      const auto nothing = []<int g>() __attribute__((always_inline)){};
+      const auto multiply = []<int g>() __attribute__((always_inline)) {
+        Tiles::template AddFloatProducts<kFirstSum + g, kActivationTile, kWeightTile>();
+      };
+      MultiplyActivations<Tiles, kGroups, kPointOfMinima>(
+          place.scratch.words + unit.tile * kTileTokens * kTileRowBytes, kTileRowBytes, lines_of,
+          nothing, multiply, between);
+    };
     Repeat<kProducts>([&]<int i>() __attribute__((always_inline)) {
+      constexpr bool kIsLast = i == kProducts - 1;
+      if constexpr (kHasOffsets && kIsLast) multiply_minima();
+      constexpr int kPoint = i * kPointsOfProduct + (kHasOffsets && kIsLast ? 2 * kGroups : 0);
       const int64_t line = at + i * (kTileRowBytes / 4) * kPanelLineBytes;
-      MultiplyActivations<Tiles, kSumsOfProducts, i * kPointsOfProduct>(
+      MultiplyActivations<Tiles, kSumsOfProducts, kPoint>(
           rows.quants + i * kTileRowBytes, rows.quant_stride,
           [&](int sum) __attribute__((always_inline)) {
             return planes.lines[sum / kGroups] + line + sum % kGroups * kLineBytes;
+          },
+          [&]<int sum>() __attribute__((always_inline)) {
+            if constexpr (i == 0) leave.template operator()<sum>();
+            if constexpr (kHasOffsets && kIsLast && sum >= kGroups) {
+              leave.template operator()<sum + kGroups>();
+            }
           },
           []<int sum>() __attribute__((always_inline)) {
             Tiles::template AddProducts<sum, kActivationTile, kWeightTile>();
           },
           between);
     });
-    if constexpr (kHasOffsets) {
-      const std::byte* minima = planes.MinimaOfBlock<kGroup>(unit.block) + of_group;
-      MultiplyActivations<Tiles, kGroups, kProducts * kPointsOfProduct>(
-          place.scratch.words + unit.tile * kTileTokens * kTileRowBytes, kTileRowBytes,
-          [&](int g) __attribute__((always_inline)) { return minima + g * kLineBytes; },
-          []<int g>() __attribute__((always_inline)) {
-            Tiles::template AddFloatProducts<kMinima * kGroups + g, kActivationTile, kWeightTile>();
-          },
-          between);
-    }
   }
 
   struct End {
@@ -490,8 +515,6 @@ struct WholeUnits {
   }
 
  private:
-  static constexpr int kSumsOfProducts = kPlanes * kGroups;
-
   // Fills the words of the blocks from `block` on.
   [[gnu::noinline]] void SplitSums(int64_t block) const {
     const int64_t first = block * kGroupsOfBlock;

@@ -3,14 +3,14 @@
 // operations on tiles of `Tiles` (tiles_amx.h); what is multiplied is that of packed_tiles.h.
 //
 // The work is cut into units: a tile of tokens, a group of rows or two, and as many elements as
-// share a scale of the activations. The sums of a unit are stored from their tiles, and what they
-// come to is added to the sums of tokens and rows, which lie in memory. Instructions on tiles take
-// turns with vectors at a port, so while a unit is multiplied the one before it is added, a few
-// tokens after every product.
+// share a scale of the activations. The sums of a unit are stored from their tiles while the next
+// one is multiplied, each just before a product needs its tile, and what they come to is added to
+// the sums of tokens and rows, which lie in memory, a few tokens between products: instructions on
+// tiles take turns with vectors at a port.
 //
 // A CPU has few registers to rename tiles to, and hardly any where threads share a core; each
 // instruction that writes a tile waits for one. A zeroed tile takes none: so tiles are zeroed as
-// soon as they are read (docs/decisions/0009-amx.md).
+// soon as they are read, and loaded no sooner than needed (docs/decisions/0009-amx.md).
 //
 // In an anonymous namespace, for the reason given in packed_formats.h.
 #pragma once
@@ -38,11 +38,12 @@ inline constexpr int64_t kChunkTokens = 4 * kTileTokens;
 // The tile registers: up to six of sums, which are zero but while a unit is multiplied, and those
 // of the numbers that are multiplied.
 inline constexpr int kMostSums = 6;
+inline constexpr int kMostProducts = 8;  // of units that are not added yet
 inline constexpr int kActivationTile = 6;
 inline constexpr int kWeightTile = 7;
 
 struct TileScratch {
-  std::byte products[2][kMostSums * kTileBytes];   // of two units: [sum, token, row]
+  std::byte products[kMostProducts * kTileBytes];  // of units in turn: [sum, token, row]
   float sums[kChunkTokens * kPanelRows];           // [tile, row / 16, token, row % 16]
   std::byte words[kChunkTokens * 4 * kTileWords];  // see WholeUnits
 };
@@ -106,64 +107,88 @@ template <int n, typename Act>
 //   kElements of a block
 //   kGroups   of rows in a unit
 //   kSums     how many tiles of sums a unit has
-//   kPoints   how often it lets others at the ports of vectors
-//   kBuffers  of products: 2 let the unit before be added while this one is stored
+//   kLag      how many units later its sums are added; as many units have memory for them
+//   kFirstPoint, kEndPoint
+//             between which points that is
 //   kAsksAhead
 //             whether a unit's activations are a cache line of each token, asked for with the unit
 //             before
+//   IsHeld(sum)
+//             whether a sum leaves its tile while the next unit is multiplied
 //   Enter(block)
 //             comes before the units of a block, while those of the one before may not be added yet
 //   RowsOf(unit)
 //             where its activations lie
-//   Multiply<Tiles>(unit, rows, between)
-//             makes the sums of a unit in tiles [0, kSums), and calls between<point>()
+//   Multiply<Tiles>(unit, rows, leave, between)
+//             makes the sums of a unit in tiles [0, kSums); calls leave<sum>() for each, of those
+//             that are held before their tiles are needed again, of others when they are done; and
+//             between<point>()
 //   EndOf(unit, rows).template Add<token>(products)
 //             adds those of one token to the sums of the unit
 template <typename Units>
 struct PlacedUnit {
   Unit unit;
   decltype(std::declval<Units>().RowsOf(Unit{})) rows;
+  std::byte* products;
 };
 
 template <typename Units>
-[[gnu::noinline]] void AddUnit(const Units& units, const PlacedUnit<Units>& placed,
-                               const std::byte* products) {
+[[gnu::noinline]] void AddUnit(const Units& units, const PlacedUnit<Units>& placed) {
   const auto end = units.EndOf(placed.unit, placed.rows);
-  Repeat<kTileRows>([&]<int t>() __attribute__((always_inline)) { end.template Add<t>(products); });
+  Repeat<kTileRows>([&]<int t>()
+                        __attribute__((always_inline)) { end.template Add<t>(placed.products); });
 }
 
-// Multiplies a unit and stores its sums as `products`; kAdds: and adds those of the unit before, a
-// few tokens after every product and, into other memory, every store. kAsksAhead: asks for the
-// activations of the next tile.
-template <typename Tiles, bool kAdds, typename Units>
+template <typename Tiles, int i>
+[[gnu::always_inline]] inline void StoreSum(std::byte* products) {
+  Tiles::template Store<i>(products + i * kTileBytes, kTileRowBytes);
+  Tiles::template Zero<i>();
+}
+
+// Multiplies the unit `placed`. Where kHolds, the sums that the unit `last` holds leave their
+// tiles; where kAdds, the unit `added` is added, a few tokens between products. kAsksAhead: asks
+// for the activations of the next tile.
+template <typename Tiles, bool kHolds, bool kAdds, typename Units>
 [[gnu::noinline]] void MultiplyUnit(const Units& units, const PlacedUnit<Units>& placed,
-                                    const PlacedUnit<Units>& before, const std::byte* of_before,
-                                    const int8_t* next_tile, std::byte* products) {
-  const auto end = units.EndOf(before.unit, before.rows);
+                                    const PlacedUnit<Units>& last, const PlacedUnit<Units>& added,
+                                    const int8_t* next_tile) {
+  const auto end = units.EndOf(added.unit, added.rows);
+  const std::byte* of_added = added.products;
+  std::byte* of_last = last.products;
+  std::byte* products = placed.products;
   const int64_t stride = placed.rows.quant_stride;
-  const auto between = [&]<int point>() __attribute__((always_inline)) {
-    constexpr int kPoints = Units::kPoints + (Units::kBuffers == 2 ? Units::kSums : 0);
-    constexpr int kFirst = kTileRows * point / kPoints;
-    constexpr int kNext = kTileRows * (point + 1) / kPoints;
-    Repeat<kNext - kFirst>([&]<int i>() __attribute__((always_inline)) {
-      if constexpr (kAdds) end.template Add<kFirst + i>(of_before);
-      if constexpr (Units::kAsksAhead) __builtin_prefetch(next_tile + (kFirst + i) * stride);
-    });
+  const auto leave = [&]<int i>() __attribute__((always_inline)) {
+    if constexpr (!Units::IsHeld(i)) {
+      StoreSum<Tiles, i>(products);
+    } else if constexpr (kHolds) {
+      StoreSum<Tiles, i>(of_last);
+    }
   };
-  units.template Multiply<Tiles>(placed.unit, placed.rows, between);
-  Repeat<Units::kSums>([&]<int i>() __attribute__((always_inline)) {
-    Tiles::template Store<i>(products + i * kTileBytes, kTileRowBytes);
-    Tiles::template Zero<i>();
-    if constexpr (Units::kBuffers == 2) between.template operator()<Units::kPoints + i>();
-  });
+  const auto between = [&]<int point>() __attribute__((always_inline)) {
+    constexpr int kFrom = Units::kFirstPoint;
+    constexpr int kEnd = Units::kEndPoint;
+    if constexpr (point >= kFrom && point < kEnd) {
+      constexpr int kPoints = kEnd - kFrom;
+      constexpr int kFirst = kTileRows * (point - kFrom) / kPoints;
+      constexpr int kNext = kTileRows * (point - kFrom + 1) / kPoints;
+      Repeat<kNext - kFirst>([&]<int i>() __attribute__((always_inline)) {
+        if constexpr (kAdds) end.template Add<kFirst + i>(of_added);
+        if constexpr (Units::kAsksAhead) __builtin_prefetch(next_tile + (kFirst + i) * stride);
+      });
+    }
+  };
+  units.template Multiply<Tiles>(placed.unit, placed.rows, leave, between);
 }
 
 // Multiplies blocks [0, blocks) of `groups` groups of rows with the tokens of a chunk.
 template <typename Tiles, typename Units>
 void MultiplyUnits(const Units& units, int64_t blocks, int64_t tiles, int64_t groups,
                    TileScratch& scratch) {
-  // The present unit and the one before it, by turns: a copy would wait for what was just written.
-  PlacedUnit<Units> placed[2] = {};
+  constexpr int64_t kLag = Units::kLag;
+  static_assert(kLag * Units::kSums <= kMostProducts);
+  // The present unit and those that are not added yet.
+  PlacedUnit<Units> placed[kLag + 1] = {};
+  const auto unit_made = [&](int64_t at) -> PlacedUnit<Units>& { return placed[at % (kLag + 1)]; };
   int64_t made = 0;
   for (int64_t block = 0; block < blocks; ++block) {
     units.Enter(block);
@@ -172,23 +197,31 @@ void MultiplyUnits(const Units& units, int64_t blocks, int64_t tiles, int64_t gr
       const Unit next{block + is_last, is_last ? 0 : tile + 1, 0};
       const int8_t* next_tile = units.RowsOf(next).quants;
       for (int64_t group = 0; group < groups; group += Units::kGroups) {
-        PlacedUnit<Units>& present = placed[made % 2];
+        PlacedUnit<Units>& present = unit_made(made);
         present.unit = {block, tile, group};
         present.rows = units.RowsOf(present.unit);
-        const PlacedUnit<Units>& before = placed[(made + 1) % 2];
-        const std::byte* of_before = scratch.products[(made + 1) % Units::kBuffers];
-        std::byte* products = scratch.products[made % Units::kBuffers];
-        if (made == 0) {
-          MultiplyUnit<Tiles, false>(units, present, before, of_before, next_tile, products);
+        present.products = scratch.products + made % kLag * (Units::kSums * kTileBytes);
+        const PlacedUnit<Units>& last = unit_made(made + kLag);
+        const PlacedUnit<Units>& added = unit_made(made + 1);
+        if (made >= kLag) {
+          MultiplyUnit<Tiles, true, true>(units, present, last, added, next_tile);
+        } else if (kLag > 1 && made > 0) {
+          MultiplyUnit<Tiles, true, false>(units, present, last, added, next_tile);
         } else {
-          MultiplyUnit<Tiles, true>(units, present, before, of_before, next_tile, products);
+          MultiplyUnit<Tiles, false, false>(units, present, last, added, next_tile);
         }
         ++made;
       }
     }
   }
   if (made == 0) return;
-  AddUnit(units, placed[(made - 1) % 2], scratch.products[(made - 1) % Units::kBuffers]);
+  std::byte* of_last = unit_made(made - 1).products;
+  Repeat<Units::kSums>([&]<int i>() __attribute__((always_inline)) {
+    if constexpr (Units::IsHeld(i)) StoreSum<Tiles, i>(of_last);
+  });
+  for (int64_t unit = made < kLag ? 0 : made - kLag; unit < made; ++unit) {
+    AddUnit(units, unit_made(unit));
+  }
 }
 
 // The sums that a chunk of tokens goes on from, and those that it ends with; the memory of these is
