@@ -187,8 +187,7 @@ struct GroupUnits {
   [[gnu::always_inline]] void Multiply(const Unit& unit, const UnitRows& rows, const Leave& leave,
                                        const Between& between) const {
     const std::byte* lines =
-        panel.lines + (first_group + unit.block * kProducts) * (kGroup / 4) * kPanelLineBytes +
-        unit.group * kLineBytes;
+        panel.lines + (first_group + unit.block * kProducts) * (kGroup / 4) * kPanelLineBytes;
     Repeat<kProducts>([&]<int i>() __attribute__((always_inline)) {
       const std::byte* of_product = lines + i * (kGroup / 4) * kPanelLineBytes;
       MultiplyActivations<Tiles, kGroups, 2 * i * kGroups>(
@@ -241,8 +240,7 @@ struct GroupUnits {
     end.totals = rows.totals;
     Repeat<End::kVectors>([&]<int v>() __attribute__((always_inline)) {
       Repeat<kProducts>([&]<int i>() __attribute__((always_inline)) {
-        const int64_t at = (first_group + unit.block * kProducts + i) * kPanelRows +
-                           unit.group * kGroupRows + v * V::kLanes;
+        const int64_t at = (first_group + unit.block * kProducts + i) * kPanelRows + v * V::kLanes;
         end.terms[v][i].scale = V::LoadFloats(panel.scales + at);
         end.terms[v][i].offset = Kind::kHasOffsets ? V::LoadFloats(panel.offsets + at) : V::Zero();
       });
@@ -437,11 +435,10 @@ struct WholeUnits {
   template <typename Tiles, typename Leave, typename Between>
   [[gnu::always_inline]] void Multiply(const Unit& unit, const UnitRows& rows, const Leave& leave,
                                        const Between& between) const {
-    const int64_t of_group = unit.group * kLineBytes;
-    const int64_t at = unit.block * (kWideActivationBlock / 4) * kPanelLineBytes + of_group;
+    const int64_t at = unit.block * (kWideActivationBlock / 4) * kPanelLineBytes;
     const auto multiply_minima = [&]() __attribute__((always_inline)) {
       constexpr int kFirstSum = kMinima * kGroups;
-      const std::byte* minima = planes.MinimaOfBlock<kGroup>(unit.block) + of_group;
+      const std::byte* minima = planes.MinimaOfBlock<kGroup>(unit.block);
       const auto lines_of = [&](int g) __attribute__((always_inline)) {
         return minima + g * kLineBytes;
       };
@@ -507,7 +504,7 @@ struct WholeUnits {
     end.scale_stride = rows.scale_stride;
     end.totals = rows.totals;
     Repeat<End::kVectors>([&]<int v>() __attribute__((always_inline)) {
-      const int64_t at = unit.block * kPanelRows + unit.group * kGroupRows + v * V::kLanes;
+      const int64_t at = unit.block * kPanelRows + v * V::kLanes;
       end.terms[v].scale = V::LoadFloats(planes.scales + at);
       end.terms[v].offset = kHasOffsets ? V::LoadFloats(planes.offsets + at) : V::Zero();
     });
@@ -521,7 +518,7 @@ struct WholeUnits {
     const int64_t left = groups - first;
     const int64_t n = left < kTileWords ? left : kTileWords;
     for (int64_t tile = 0; tile < place.chunk.tiles(); ++tile) {
-      const UnitRows rows = RowsOf({block, tile, 0});
+      const UnitRows rows = RowsOf({block, tile});
       std::byte* words = place.scratch.words + tile * kTileTokens * kTileRowBytes;
       for (int64_t t = 0; t < kTileTokens; ++t) {
         const float* sums = rows.sums + t * rows.sum_stride;
@@ -633,8 +630,7 @@ void MultiplyWholeByTiles(const std::byte* groups, int64_t n_groups, const Activ
         const auto multiply = [&]<int kGroups>(const TokenChunk& chunk) {
           const WholeUnits<V, Kind, kGroups> units{
               planes, {a, begin, chunk, scratch}, (end - begin) / Kind::kGroup};
-          MultiplyUnits<Tiles>(units, (end - begin) / kWideActivationBlock, chunk.tiles(),
-                               at.groups, scratch);
+          MultiplyUnits<Tiles>(units, (end - begin) / kWideActivationBlock, chunk.tiles(), scratch);
         };
         MultiplyByChunks<V>(at, a, scratch, next, multiply, WeightsOfPlanes<V, Kind>{planes});
       });
@@ -659,11 +655,11 @@ void MultiplyGroupsByTiles(const std::byte* groups, int64_t n_groups, const Acti
         const int64_t rest = blocks * kActivationBlock;
         const auto multiply = [&]<int kGroups>(const TokenChunk& chunk) {
           const GroupUnits<V, Kind, 2, kGroups> units{panel, {a, begin, chunk, scratch}, 0};
-          MultiplyUnits<Tiles>(units, blocks, chunk.tiles(), at.groups, scratch);
+          MultiplyUnits<Tiles>(units, blocks, chunk.tiles(), scratch);
           if (begin + rest == end) return;
           const GroupUnits<V, Kind, 1, kGroups> last{
               panel, {a, begin + rest, chunk, scratch}, rest / F::kGroup};
-          MultiplyUnits<Tiles>(last, 1, chunk.tiles(), at.groups, scratch);
+          MultiplyUnits<Tiles>(last, 1, chunk.tiles(), scratch);
         };
         MultiplyByChunks<V>(at, a, scratch, next, multiply, WeightsOfBytes<V, Kind>{panel});
       });

@@ -52,10 +52,9 @@ struct TileScratch {
 struct Unit {
   int64_t block;
   int64_t tile;
-  int64_t group;  // of rows, the first one
 
-  // Its sums, of TileScratch::sums.
-  float* Sums(float* sums) const {
+  // Its sums, of TileScratch::sums, or those of its second group of rows.
+  float* Sums(float* sums, int64_t group = 0) const {
     return sums + (tile * kPanelGroups + group) * kTileTokens * kGroupRows;
   }
 };
@@ -180,47 +179,45 @@ template <typename Tiles, bool kHolds, bool kAdds, typename Units>
   units.template Multiply<Tiles>(placed.unit, placed.rows, leave, between);
 }
 
-// Multiplies blocks [0, blocks) of `groups` groups of rows with the tokens of a chunk.
+// Multiplies blocks [0, blocks) with the tokens of a chunk, block by block.
 template <typename Tiles, typename Units>
-void MultiplyUnits(const Units& units, int64_t blocks, int64_t tiles, int64_t groups,
-                   TileScratch& scratch) {
+void MultiplyUnits(const Units& units, int64_t blocks, int64_t tiles, TileScratch& scratch) {
   constexpr int64_t kLag = Units::kLag;
-  static_assert(kLag * Units::kSums <= kMostProducts);
-  // The present unit and those that are not added yet.
-  PlacedUnit<Units> placed[kLag + 1] = {};
-  const auto unit_made = [&](int64_t at) -> PlacedUnit<Units>& { return placed[at % (kLag + 1)]; };
-  int64_t made = 0;
-  for (int64_t block = 0; block < blocks; ++block) {
-    units.Enter(block);
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      const bool is_last = tile + 1 == tiles;
-      const Unit next{block + is_last, is_last ? 0 : tile + 1, 0};
-      const int8_t* next_tile = units.RowsOf(next).quants;
-      for (int64_t group = 0; group < groups; group += Units::kGroups) {
-        PlacedUnit<Units>& present = unit_made(made);
-        present.unit = {block, tile, group};
-        present.rows = units.RowsOf(present.unit);
-        present.products = scratch.products + made % kLag * (Units::kSums * kTileBytes);
-        const PlacedUnit<Units>& last = unit_made(made + kLag);
-        const PlacedUnit<Units>& added = unit_made(made + 1);
-        if (made >= kLag) {
-          MultiplyUnit<Tiles, true, true>(units, present, last, added, next_tile);
-        } else if (kLag > 1 && made > 0) {
-          MultiplyUnit<Tiles, true, false>(units, present, last, added, next_tile);
-        } else {
-          MultiplyUnit<Tiles, false, false>(units, present, last, added, next_tile);
-        }
-        ++made;
-      }
+  constexpr int64_t kUnitBytes = Units::kSums * kTileBytes;
+  static_assert(kLag * kUnitBytes <= int64_t{sizeof(scratch.products)});
+  // In turn: those that are not added yet, the present one and the next.
+  constexpr int64_t kPlaces = 4;
+  static_assert(kLag + 2 <= kPlaces);
+  PlacedUnit<Units> places[kPlaces] = {};
+  const auto place_of = [&](int64_t i) -> PlacedUnit<Units>& { return places[i % kPlaces]; };
+  const auto place = [&](int64_t i, const Unit& unit) {
+    place_of(i) = {unit, units.RowsOf(unit), scratch.products + i % kLag * kUnitBytes};
+  };
+  const int64_t n_units = blocks * tiles;
+  if (n_units == 0) return;
+  place(0, {0, 0});
+  for (int64_t i = 0; i < n_units; ++i) {
+    const PlacedUnit<Units>& present = place_of(i);
+    const Unit unit = present.unit;
+    if (unit.tile == 0) units.Enter(unit.block);
+    place(i + 1, unit.tile + 1 < tiles ? Unit{unit.block, unit.tile + 1} : Unit{unit.block + 1, 0});
+    const int8_t* next_tile = place_of(i + 1).rows.quants;
+    const PlacedUnit<Units>& last = place_of(i + kPlaces - 1);
+    const PlacedUnit<Units>& added = place_of(i + kPlaces - kLag);
+    if (i >= kLag) {
+      MultiplyUnit<Tiles, true, true>(units, present, last, added, next_tile);
+    } else if (kLag > 1 && i > 0) {
+      MultiplyUnit<Tiles, true, false>(units, present, last, added, next_tile);
+    } else {
+      MultiplyUnit<Tiles, false, false>(units, present, last, added, next_tile);
     }
   }
-  if (made == 0) return;
-  std::byte* of_last = unit_made(made - 1).products;
+  std::byte* of_last = place_of(n_units - 1).products;
   Repeat<Units::kSums>([&]<int i>() __attribute__((always_inline)) {
     if constexpr (Units::IsHeld(i)) StoreSum<Tiles, i>(of_last);
   });
-  for (int64_t unit = made < kLag ? 0 : made - kLag; unit < made; ++unit) {
-    AddUnit(units, unit_made(unit));
+  for (int64_t i = n_units < kLag ? 0 : n_units - kLag; i < n_units; ++i) {
+    AddUnit(units, place_of(i));
   }
 }
 
@@ -231,7 +228,7 @@ template <typename V>
                                 const float* out, int64_t out_stride, TileScratch& scratch) {
   for (int64_t tile = 0; tile < chunk.tiles(); ++tile) {
     for (int64_t group = 0; group < groups; ++group) {
-      float* sums = Unit{0, tile, group}.Sums(scratch.sums);
+      float* sums = Unit{0, tile}.Sums(scratch.sums, group);
       for (int64_t t = 0; t < kTileTokens; ++t) {
         const float* from = out + (chunk.First(tile) + t) * out_stride + group * kGroupRows;
         __builtin_prefetch(from, 1);
@@ -250,7 +247,7 @@ template <typename V>
                                  float* out, int64_t out_stride) {
   for (int64_t tile = 0; tile < chunk.tiles(); ++tile) {
     for (int64_t group = 0; group < groups; ++group) {
-      const float* sums = Unit{0, tile, group}.Sums(scratch.sums);
+      const float* sums = Unit{0, tile}.Sums(scratch.sums, group);
       for (int64_t t = chunk.Done(tile); t < kTileTokens; ++t) {
         float* to = out + (chunk.First(tile) + t) * out_stride + group * kGroupRows;
         for (int64_t row = 0; row < kGroupRows; row += V::kLanes) {
