@@ -35,10 +35,10 @@ inline constexpr int64_t kTileWords = kTileRowBytes / 4;  // of a row
 // take of the panel, at most 16 KiB, stay in an L1 cache of 48 KiB.
 inline constexpr int64_t kChunkTokens = 4 * kTileTokens;
 
-// The tile registers: up to six of sums, which are zero but while a unit is multiplied, and those
-// of the numbers that are multiplied.
+// The tile registers: up to six of sums, zero from when those of one unit leave them to the first
+// product of the next, and those of the numbers that are multiplied.
 inline constexpr int kMostSums = 6;
-inline constexpr int kMostProducts = 8;  // of units that are not added yet
+inline constexpr int kMostProducts = 8;  // sums of units that are not added yet
 inline constexpr int kActivationTile = 6;
 inline constexpr int kWeightTile = 7;
 
