@@ -14,10 +14,10 @@
 namespace thaw {
 namespace {
 
-// The version counts up when what is measured changes or kernels become much faster (3: those of
-// amx), so that old rates are measured again.
-constexpr std::string_view kVersion = "3";
-constexpr std::string_view kFirstLine = "thaw machine rates 3";
+// The version counts up when what is measured changes or kernels become much faster (4: on Intel's
+// CPUs), so that old rates are measured again.
+constexpr std::string_view kVersion = "4";
+constexpr std::string_view kFirstLine = "thaw machine rates 4";
 
 // All types and hundreds of devices take less.
 constexpr uint64_t kMaxFileBytes = 64 << 10;

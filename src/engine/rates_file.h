@@ -1,6 +1,6 @@
 // Keeps the rates of a machine in a small text file, so that only the first run measures them.
 //
-//   thaw machine rates 3
+//   thaw machine rates 4
 //   cpu AMD EPYC avx2 fma f16c           what was measured, as MachineIdentity has it; the
 //   cores 2                              rest of the line is the value
 //   kernels avx2

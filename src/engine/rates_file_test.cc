@@ -72,7 +72,7 @@ TEST(RatesFile, NamesTheLineThatIsWrong) {
     const auto file = LoadRates(folder.Write("changed", changed));
     return file ? "" : file.error().message;
   };
-  EXPECT_THAT(message("rates 3", "rates 4"), HasSubstr("line 1: expected thaw machine rates 3"));
+  EXPECT_THAT(message("rates 4", "rates 5"), HasSubstr("line 1: expected thaw machine rates 4"));
   EXPECT_THAT(message("cores 8", "cores -8"), HasSubstr("line 3: expected a number above 0"));
   EXPECT_THAT(message("cores 8", "cores 99999999999"), HasSubstr("line 3"));
   EXPECT_THAT(message("threads", "thread"), HasSubstr("line 5: expected threads"));

@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "kernels/activations.h"
+#include "kernels/lines_in_turn.h"
 #include "kernels/packed_formats.h"
 #include "kernels/packed_sums.h"
 
@@ -35,20 +36,18 @@ constexpr int MostDirectTokens() {
 
 // Asks for what a step reads some way further on: a share of a chunk's lines with each of its
 // steps, evenly spread, so that no burst fills the queue.
-template <typename V, typename F, int phase, int kCacheHint>
-[[gnu::always_inline]] inline void AskForLinesOfStep(const BlockPlace& place, int chunk) {
+template <typename F, int phase, typename Ask>
+[[gnu::always_inline]] inline void AskForLinesOfStep(const BlockPlace& place, int chunk,
+                                                     const Ask& ask) {
   constexpr int64_t kBlockLines = (kGroupRows * kBlockBytes<F> + 63) / 64;
   constexpr int64_t kChunkLines = (kBlockLines + F::kChunks - 1) / F::kChunks;
   constexpr int64_t kBegin = kChunkLines * phase / F::kPhases;
   constexpr int64_t kEnd = kChunkLines * (phase + 1) / F::kPhases;
-  constexpr int64_t kAhead = kCacheHint == kIntoL2 ? V::kAheadBytesIntoL2 : V::kAheadBytes;
-  const std::byte* ahead = place.body + kAhead + 64 * kChunkLines * chunk;
+  const std::byte* lines = place.body + 64 * kChunkLines * chunk;
   // Where a vector holds but a part of the rows, the first one asks for all.
   if (place.lane != 0) return;
 #pragma GCC unroll 16
-  for (int64_t line = kBegin; line < kEnd; ++line) {
-    __builtin_prefetch(ahead + 64 * line, 0, kCacheHint);
-  }
+  for (int64_t line = kBegin; line < kEnd; ++line) ask(lines + 64 * line);
 }
 
 // Whether a vector holds all rows of a group and lines are loaded as they are, so that a block is
@@ -71,7 +70,6 @@ inline constexpr bool kIsLost = F::kPrefetches && !(kLoadsWholeLines<V, F> && F:
 // Asks for the first lines of a page further on: the hardware follows lines within a page of 4 KiB
 // and begins anew with the next (docs/decisions/0016-memory-ahead.md).
 [[gnu::always_inline]] inline void AskForPage(const BlockPlace& place) {
-  constexpr uintptr_t kPageBytes = 4096;
   constexpr uintptr_t kFurtherBytes = 6 << 10;
   const uintptr_t further = reinterpret_cast<uintptr_t>(place.body) + kFurtherBytes;
   const auto* page = place.body + kFurtherBytes + (-further & (kPageBytes - 1));
@@ -84,12 +82,23 @@ inline constexpr bool kIsLost = F::kPrefetches && !(kLoadsWholeLines<V, F> && F:
 // blocks that lose the hardware's own prefetching. Where it follows, it is shown the next page.
 template <typename V, typename F, int kTokens, int phase>
 [[gnu::always_inline]] inline void AskAhead(const BlockPlace& place, int chunk) {
-  if (V::AsksAheadIntoL2()) {
-    AskForLinesOfStep<V, F, phase, kIntoL2>(place, chunk);
+  const auto in_turn = [](const std::byte* line) __attribute__((always_inline)) {
+    __builtin_prefetch(LineInTurn(line), 0, kIntoL1);
+  };
+  const auto into_l1 = [](const std::byte* line) __attribute__((always_inline)) {
+    __builtin_prefetch(line + V::kAheadBytes, 0, kIntoL1);
+  };
+  const auto into_l2 = [](const std::byte* line) __attribute__((always_inline)) {
+    __builtin_prefetch(line + V::kAheadBytesIntoL2, 0, kIntoL2);
+  };
+  if (V::AsksInTurn()) {
+    AskForLinesOfStep<F, phase>(place, chunk, in_turn);
+  } else if (V::AsksAheadIntoL2()) {
+    AskForLinesOfStep<F, phase>(place, chunk, into_l2);
   } else if (V::AsksAhead()) {
-    AskForLinesOfStep<V, F, phase, kIntoL1>(place, chunk);
+    AskForLinesOfStep<F, phase>(place, chunk, into_l1);
   } else if (kTokens > 1 || kIsLost<V, F>) {
-    AskForLinesOfStep<V, F, phase, kIntoL2>(place, chunk);
+    AskForLinesOfStep<F, phase>(place, chunk, into_l2);
   } else if (kLoadsWholeLines<V, F> && chunk == 0 && phase == 0) {
     AskForPage(place);
   }
@@ -380,9 +389,12 @@ template <typename V, typename F, bool kIsAlone>
                                                  OutlierSpan outliers, const std::byte* next,
                                                  typename V::Floats total) {
   for (const Outlier* outlier = outliers.begin; outlier != outliers.end; ++outlier) {
-    if (kIsAlone && (kLoadsWholeLines<V, F> || (V::AsksAheadIntoL2() && lane == 0))) {
+    if (kIsAlone &&
+        (kLoadsWholeLines<V, F> || ((V::AsksInTurn() || V::AsksAheadIntoL2()) && lane == 0))) {
 #pragma GCC unroll 4
-      for (int i = 0; i < kLinesOfOutlier<V>; ++i, next += 64) __builtin_prefetch(next, 0, kIntoL2);
+      for (int i = 0; i < kLinesOfOutlier<V>; ++i, next += 64) {
+        __builtin_prefetch(V::AsksInTurn() ? LineInTurn(next) : next, 0, kIntoL2);
+      }
     }
     const auto index = static_cast<uint32_t>(outlier->index);
     const typename V::Floats weights =

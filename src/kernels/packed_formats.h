@@ -30,6 +30,7 @@
 #include <utility>
 
 #include "kernels/codebooks.h"
+#include "kernels/lines_in_turn.h"
 #include "tensor/packed_numbers.h"
 
 namespace thaw {
@@ -42,6 +43,12 @@ inline constexpr int64_t kLineBytes = 64;  // four bytes of each of 16 rows
 // kernels/packed_products.h).
 inline constexpr int kIntoL1 = 3;
 inline constexpr int kIntoL2 = 2;
+
+// What is asked for, into L1, when the line at `line` is used, where V asks for all memory ahead.
+template <typename V>
+[[gnu::always_inline]] inline const std::byte* AheadOf(const std::byte* line) {
+  return V::AsksInTurn() ? LineInTurn(line) : line + V::kAheadBytes;
+}
 
 // Scale and offset of a group, for the rows of one vector. Formats make them one by one (TermOf),
 // so that all of a block can be had, by an unrolled loop, or a single one.

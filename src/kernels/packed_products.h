@@ -14,6 +14,7 @@
 //   k*TileTokens, kTileVectors, kDirectTokens, kMostBatches, kMostPlainTokens   see there
 //   AsksAhead*(), kAheadBytes*, kMostTokensInOrder   whether memory is to be asked for all weights,
 //       into L1, or L2 if quantized; how far ahead; for how many tokens lines are in order (0016)
+//   AsksInTurn()    so, but lines of several pages in turn (lines_in_turn.h)
 //
 // A few tokens are multiplied directly (direct_products.h), many by panels (panel_products.h).
 // Either way one (row, token) goes through the same operations in the same order: the integer sums

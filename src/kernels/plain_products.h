@@ -133,7 +133,7 @@ template <typename V, Plain type, int kTokens, int kParts, int kLines = kLinesOf
     if (kLines == kRound && asks_ahead) {
 #pragma GCC unroll 4
       for (int i = 0; i < kRound; ++i) {
-        __builtin_prefetch(p + V::kAheadBytes + i * kLine, 0, kIntoL1);
+        __builtin_prefetch(AheadOf<V>(p + i * kLine), 0, kIntoL1);
       }
     }
 #pragma GCC unroll 4

@@ -69,8 +69,8 @@ template <typename V, int kGroups, int kTokens>
   const bool asks_ahead = kGroups == 1 && V::AsksAhead();
   for (int64_t left = part.count; left > 0; left -= 4) {
     if (asks_ahead) {
-      __builtin_prefetch(line + V::kAheadBytes, 0, kIntoL1);
-      __builtin_prefetch(line + V::kAheadBytes + kLineBytes, 0, kIntoL1);
+      __builtin_prefetch(AheadOf<V>(line), 0, kIntoL1);
+      __builtin_prefetch(AheadOf<V>(line + kLineBytes), 0, kIntoL1);
     }
     multiply(0);
     multiply(1);

@@ -46,6 +46,7 @@ struct Lanes4 {
   static constexpr int64_t kAheadBytesIntoL2 = kAheadBytes;
   static constexpr int kMostTokensInOrder = 0;
   static constexpr bool AsksAhead() { return false; }
+  static constexpr bool AsksInTurn() { return false; }
   static constexpr bool AsksAheadIntoL2() { return false; }
 
   THAW_INLINE Ints Load(const std::byte* p) {

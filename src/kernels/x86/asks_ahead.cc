@@ -11,6 +11,6 @@ constexpr int kFamilyOfZen5 = 0x1a;
 
 const bool kAsksAhead = HostCpu().is_intel || HostCpu().amd_family >= kFamilyOfZen5;
 const bool kAsksAheadIntoL2 = !kAsksAhead && !HostCpu().avx512f;
-const bool kAvx512AsksAheadIntoL2 = HostCpu().is_intel;
+const bool kAsksInTurn = HostCpu().is_intel;
 
 }  // namespace thaw::x86

@@ -32,6 +32,9 @@
 namespace thaw {
 namespace {
 
+// How far ahead rows of several groups are asked for, each a stream of memory.
+inline constexpr int64_t kFloatAheadBytes = 2 << 10;
+
 // Elements of a product of tiles, and the lines of packed rows that they are.
 inline constexpr int64_t kTileElements = kTileRowBytes / 2;
 inline constexpr int64_t kTileLines = kTileElements / 2;
@@ -74,7 +77,7 @@ template <typename V, int kGroups, int kTokens>
     for (int64_t i = at; i < at + kTileElements; i += 2, line += kLineBytes) {
       if (asks_ahead) {
         for (int g = 0; g < kGroups; ++g) {
-          __builtin_prefetch(line + g * group_bytes + V::kAheadBytes, 0, kIntoL1);
+          __builtin_prefetch(line + g * group_bytes + kFloatAheadBytes, 0, kIntoL1);
         }
       }
       FloatParts<V> w[kLoads];
@@ -449,7 +452,7 @@ class FloatTileProduct {
   void MultiplyTiles(const FloatOperands& by, bool is_first, float* sums) const {
     const FloatTiles<Tiles, kIsSplit, kTokenTiles, kGroups> product{by, sums};
     if (!kIsSplit && is_in_order_ && V::AsksAhead()) {
-      product.template Multiply<V::kAheadBytes>(is_first);
+      product.template Multiply<kFloatAheadBytes>(is_first);
     } else {
       product.template Multiply<0>(is_first);
     }

@@ -45,6 +45,7 @@ struct Lanes8 {
   static constexpr int64_t kAheadBytesIntoL2 = 3 << 10;
   static constexpr int kMostTokensInOrder = 1;
   THAW_INLINE bool AsksAhead() { return x86::kAsksAhead; }
+  THAW_INLINE bool AsksInTurn() { return x86::kAsksInTurn; }
   THAW_INLINE bool AsksAheadIntoL2() { return x86::kAsksAheadIntoL2; }
 
   THAW_INLINE Ints Load(const std::byte* p) {

@@ -42,7 +42,8 @@ struct Vectors16 {
   static constexpr int64_t kAheadBytesIntoL2 = kAheadBytes;
   static constexpr int kMostTokensInOrder = kDirectTokens;
   THAW_INLINE bool AsksAhead() { return x86::kAsksAhead; }
-  THAW_INLINE bool AsksAheadIntoL2() { return x86::kAvx512AsksAheadIntoL2; }
+  THAW_INLINE bool AsksInTurn() { return x86::kAsksInTurn; }
+  static constexpr bool AsksAheadIntoL2() { return false; }
 
   THAW_INLINE Ints Load(const std::byte* p) { return _mm512_loadu_si512(p); }
   THAW_INLINE void Store(Ints x, std::byte* p) { _mm512_storeu_si512(p, x); }

@@ -1,5 +1,7 @@
 #include <immintrin.h>
 
+#include "kernels/lines_in_turn.h"
+#include "kernels/x86/asks_ahead.h"
 #include "kernels/x86/peak_rate.h"
 
 namespace thaw::x86 {
@@ -59,7 +61,12 @@ int32_t RunPeakAvx512Vnni(int64_t rounds) {
 uint64_t SumWordsAvx512(const std::byte* p, size_t bytes) {
   __m512i sums[4];
   for (__m512i& sum : sums) sum = _mm512_setzero_si512();
+  const bool asks_in_turn = kAsksInTurn;
   for (const std::byte* end = p + bytes; p != end; p += kReadRunBytes) {
+    if (asks_in_turn) {
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) __builtin_prefetch(LineInTurn(p + 64 * i));
+    }
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       sums[i] = _mm512_add_epi64(sums[i], _mm512_loadu_si512(p + 64 * i));
