@@ -34,20 +34,29 @@ constexpr int MostDirectTokens() {
   return V::kDirectTokens * std::min(V::kMostBatches, F::kMostBatches);
 }
 
-// Asks for what a step reads some way further on: a share of a chunk's lines with each of its
-// steps, evenly spread, so that no burst fills the queue.
-template <typename F, int phase, typename Ask>
-[[gnu::always_inline]] inline void AskForLinesOfStep(const BlockPlace& place, int chunk,
-                                                     const Ask& ask) {
-  constexpr int64_t kBlockLines = (kGroupRows * kBlockBytes<F> + 63) / 64;
-  constexpr int64_t kChunkLines = (kBlockLines + F::kChunks - 1) / F::kChunks;
-  constexpr int64_t kBegin = kChunkLines * phase / F::kPhases;
-  constexpr int64_t kEnd = kChunkLines * (phase + 1) / F::kPhases;
-  const std::byte* lines = place.body + 64 * kChunkLines * chunk;
-  // Where a vector holds but a part of the rows, the first one asks for all.
-  if (place.lane != 0) return;
+// A step's share of a chunk's lines, evenly spread, so that no burst fills the queue.
+template <typename F, int phase>
+struct LinesOfStep {
+  static constexpr int64_t kBlockLines = (kGroupRows * kBlockBytes<F> + 63) / 64;
+  static constexpr int64_t kChunkLines = (kBlockLines + F::kChunks - 1) / F::kChunks;
+  static constexpr int64_t kBegin = kChunkLines * phase / F::kPhases;
+  static constexpr int64_t kCount = kChunkLines * (phase + 1) / F::kPhases - kBegin;
+
+  static const std::byte* Of(const BlockPlace& place, int chunk) {
+    return place.body + 64 * (kChunkLines * chunk + kBegin);
+  }
+};
+
+// Asks for what a step reads some way further on.
+template <typename V, typename F, int phase, int kCacheHint>
+[[gnu::always_inline]] inline void AskForLinesOfStep(const BlockPlace& place, int chunk) {
+  using Lines = LinesOfStep<F, phase>;
+  constexpr int64_t kAhead = kCacheHint == kIntoL2 ? V::kAheadBytesIntoL2 : V::kAheadBytes;
+  const std::byte* ahead = Lines::Of(place, chunk) + kAhead;
 #pragma GCC unroll 16
-  for (int64_t line = kBegin; line < kEnd; ++line) ask(lines + 64 * line);
+  for (int64_t line = 0; line < Lines::kCount; ++line) {
+    __builtin_prefetch(ahead + 64 * line, 0, kCacheHint);
+  }
 }
 
 // Whether a vector holds all rows of a group and lines are loaded as they are, so that a block is
@@ -82,23 +91,17 @@ inline constexpr bool kIsLost = F::kPrefetches && !(kLoadsWholeLines<V, F> && F:
 // blocks that lose the hardware's own prefetching. Where it follows, it is shown the next page.
 template <typename V, typename F, int kTokens, int phase>
 [[gnu::always_inline]] inline void AskAhead(const BlockPlace& place, int chunk) {
-  const auto in_turn = [](const std::byte* line) __attribute__((always_inline)) {
-    __builtin_prefetch(LineInTurn(line), 0, kIntoL1);
-  };
-  const auto into_l1 = [](const std::byte* line) __attribute__((always_inline)) {
-    __builtin_prefetch(line + V::kAheadBytes, 0, kIntoL1);
-  };
-  const auto into_l2 = [](const std::byte* line) __attribute__((always_inline)) {
-    __builtin_prefetch(line + V::kAheadBytesIntoL2, 0, kIntoL2);
-  };
+  // Where a vector holds but a part of the rows, the first one asks for all.
+  if (place.lane != 0) return;
   if (V::AsksInTurn()) {
-    AskForLinesOfStep<F, phase>(place, chunk, in_turn);
+    using Lines = LinesOfStep<F, phase>;
+    AskInTurn<64 * Lines::kCount>(Lines::Of(place, chunk));
   } else if (V::AsksAheadIntoL2()) {
-    AskForLinesOfStep<F, phase>(place, chunk, into_l2);
+    AskForLinesOfStep<V, F, phase, kIntoL2>(place, chunk);
   } else if (V::AsksAhead()) {
-    AskForLinesOfStep<F, phase>(place, chunk, into_l1);
+    AskForLinesOfStep<V, F, phase, kIntoL1>(place, chunk);
   } else if (kTokens > 1 || kIsLost<V, F>) {
-    AskForLinesOfStep<F, phase>(place, chunk, into_l2);
+    AskForLinesOfStep<V, F, phase, kIntoL2>(place, chunk);
   } else if (kLoadsWholeLines<V, F> && chunk == 0 && phase == 0) {
     AskForPage(place);
   }
@@ -389,12 +392,12 @@ template <typename V, typename F, bool kIsAlone>
                                                  OutlierSpan outliers, const std::byte* next,
                                                  typename V::Floats total) {
   for (const Outlier* outlier = outliers.begin; outlier != outliers.end; ++outlier) {
-    if (kIsAlone &&
-        (kLoadsWholeLines<V, F> || ((V::AsksInTurn() || V::AsksAheadIntoL2()) && lane == 0))) {
+    if (kIsAlone && V::AsksInTurn()) {
+      if (lane == 0) AskInTurn<64 * kLinesOfOutlier<V>>(next);
+      next += 64 * kLinesOfOutlier<V>;
+    } else if (kIsAlone && (kLoadsWholeLines<V, F> || (V::AsksAheadIntoL2() && lane == 0))) {
 #pragma GCC unroll 4
-      for (int i = 0; i < kLinesOfOutlier<V>; ++i, next += 64) {
-        __builtin_prefetch(V::AsksInTurn() ? LineInTurn(next) : next, 0, kIntoL2);
-      }
+      for (int i = 0; i < kLinesOfOutlier<V>; ++i, next += 64) __builtin_prefetch(next, 0, kIntoL2);
     }
     const auto index = static_cast<uint32_t>(outlier->index);
     const typename V::Floats weights =

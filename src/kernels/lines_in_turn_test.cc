@@ -13,38 +13,30 @@ using testing::AllOf;
 using testing::Ge;
 using testing::Le;
 
-constexpr uintptr_t kLine = 64;
 constexpr uintptr_t kPages = kPagesInTurn * kPageBytes;
 constexpr uintptr_t kFirst = 5 * kPages;  // where some pages begin
 
-uintptr_t AskedAt(uintptr_t place) {
-  const auto* line = LineInTurn(reinterpret_cast<const std::byte*>(place));
-  return reinterpret_cast<uintptr_t>(line);
-}
+uintptr_t AskedAt(uintptr_t place) { return reinterpret_cast<uintptr_t>(TurnAhead(place)); }
 
-TEST(LineInTurn, GoesFromPageToPageOfTheNextFour) {
+TEST(LinesInTurn, GoFromPageToPageOfTheNextFour) {
   EXPECT_EQ(AskedAt(kFirst), kFirst + kPages);
-  EXPECT_EQ(AskedAt(kFirst + kLine), kFirst + kPages + kPageBytes);
-  EXPECT_EQ(AskedAt(kFirst + 3 * kLine), kFirst + kPages + 3 * kPageBytes);
-  EXPECT_EQ(AskedAt(kFirst + 4 * kLine), kFirst + kPages + kLine);
-  EXPECT_EQ(AskedAt(kFirst + kPages - kLine), kFirst + 2 * kPages - kLine);
+  EXPECT_EQ(AskedAt(kFirst + kTurnBytes), kFirst + kPages + kPageBytes);
+  EXPECT_EQ(AskedAt(kFirst + 3 * kTurnBytes), kFirst + kPages + 3 * kPageBytes);
+  EXPECT_EQ(AskedAt(kFirst + 4 * kTurnBytes), kFirst + kPages + kTurnBytes);
+  EXPECT_EQ(AskedAt(kFirst + kPages - kTurnBytes), kFirst + 2 * kPages - kTurnBytes);
 }
 
-TEST(LineInTurn, AsksForEveryLineOnceAndFarEnoughAhead) {
+TEST(LinesInTurn, AreAskedForOnceAndFarEnoughAhead) {
   std::set<uintptr_t> asked;
-  for (uintptr_t place = kFirst; place < kFirst + kPages; place += kLine) {
-    const uintptr_t line = AskedAt(place);
-    EXPECT_THAT(line - place, AllOf(Ge(kPageBytes), Le(kPages + 3 * kPageBytes))) << place;
-    EXPECT_EQ(line % kLine, 0U);
-    asked.insert(line);
+  for (uintptr_t place = kFirst; place < kFirst + kPages; place += kTurnBytes) {
+    const uintptr_t turn = AskedAt(place);
+    EXPECT_THAT(turn - place, AllOf(Ge(kPageBytes), Le(kPages + 3 * kPageBytes))) << place;
+    EXPECT_EQ(turn % kTurnBytes, 0U);
+    asked.insert(turn);
   }
-  EXPECT_EQ(asked.size(), kPages / kLine);
+  EXPECT_EQ(asked.size(), kPages / kTurnBytes);
   EXPECT_EQ(*asked.begin(), kFirst + kPages);
-  EXPECT_EQ(*asked.rbegin(), kFirst + 2 * kPages - kLine);
-}
-
-TEST(LineInTurn, TakesAnyPlaceWithinALine) {
-  EXPECT_EQ(AskedAt(kFirst + 7 * kLine + 63), AskedAt(kFirst + 7 * kLine));
+  EXPECT_EQ(*asked.rbegin(), kFirst + 2 * kPages - kTurnBytes);
 }
 
 }  // namespace

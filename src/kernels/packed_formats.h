@@ -44,10 +44,15 @@ inline constexpr int64_t kLineBytes = 64;  // four bytes of each of 16 rows
 inline constexpr int kIntoL1 = 3;
 inline constexpr int kIntoL2 = 2;
 
-// What is asked for, into L1, when the line at `line` is used, where V asks for all memory ahead.
-template <typename V>
-[[gnu::always_inline]] inline const std::byte* AheadOf(const std::byte* line) {
-  return V::AsksInTurn() ? LineInTurn(line) : line + V::kAheadBytes;
+// Asks for memory, into L1, when so many bytes from `lines` on are used, where V asks for all
+// ahead.
+template <typename V, int64_t bytes>
+[[gnu::always_inline]] inline void AskAheadOf(const std::byte* lines) {
+  if (V::AsksInTurn()) return AskInTurn<bytes>(lines);
+#pragma GCC unroll 8
+  for (int64_t at = 0; at < bytes; at += kLineBytes) {
+    __builtin_prefetch(lines + V::kAheadBytes + at, 0, kIntoL1);
+  }
 }
 
 // Scale and offset of a group, for the rows of one vector. Formats make them one by one (TermOf),

@@ -130,12 +130,7 @@ template <typename V, Plain type, int kTokens, int kParts, int kLines = kLinesOf
   int64_t line = 0;
   const bool asks_ahead = V::AsksAhead();
   for (; line + kRound <= lines; line += kRound, p += kRound * kLine) {
-    if (kLines == kRound && asks_ahead) {
-#pragma GCC unroll 4
-      for (int i = 0; i < kRound; ++i) {
-        __builtin_prefetch(AheadOf<V>(p + i * kLine), 0, kIntoL1);
-      }
-    }
+    if (kLines == kRound && asks_ahead) AskAheadOf<V, kRound * kLine>(p);
 #pragma GCC unroll 4
     for (int i = 0; i < kLines; ++i) {
       multiply(p + (first + i) * kLine, line + first + i, i * kSumsOfLine);

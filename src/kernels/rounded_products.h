@@ -68,10 +68,7 @@ template <typename V, int kGroups, int kTokens>
   static_assert(kActivationStep % 4 == 0 && kRoundedElements % kActivationStep == 0);
   const bool asks_ahead = kGroups == 1 && V::AsksAhead();
   for (int64_t left = part.count; left > 0; left -= 4) {
-    if (asks_ahead) {
-      __builtin_prefetch(AheadOf<V>(line), 0, kIntoL1);
-      __builtin_prefetch(AheadOf<V>(line + kLineBytes), 0, kIntoL1);
-    }
+    if (asks_ahead) AskAheadOf<V, 2 * kLineBytes>(line);
     multiply(0);
     multiply(1);
   }

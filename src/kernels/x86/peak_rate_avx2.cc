@@ -56,10 +56,7 @@ uint64_t SumWordsAvx2(const std::byte* p, size_t bytes) {
   __m256i sums[8] = {};
   const bool asks_in_turn = kAsksInTurn;
   for (const std::byte* end = p + bytes; p != end; p += kReadRunBytes) {
-    if (asks_in_turn) {
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) __builtin_prefetch(LineInTurn(p + 64 * i));
-    }
+    if (asks_in_turn) AskInTurn<kReadRunBytes>(p);
 #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {
       const auto* words = reinterpret_cast<const __m256i*>(p + 32 * i);

@@ -63,10 +63,7 @@ uint64_t SumWordsAvx512(const std::byte* p, size_t bytes) {
   for (__m512i& sum : sums) sum = _mm512_setzero_si512();
   const bool asks_in_turn = kAsksInTurn;
   for (const std::byte* end = p + bytes; p != end; p += kReadRunBytes) {
-    if (asks_in_turn) {
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) __builtin_prefetch(LineInTurn(p + 64 * i));
-    }
+    if (asks_in_turn) AskInTurn<kReadRunBytes>(p);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       sums[i] = _mm512_add_epi64(sums[i], _mm512_loadu_si512(p + 64 * i));
