@@ -1,8 +1,8 @@
 // The order in which memory is asked for where that of its addresses is not the fastest.
 //
-// Intel's CPUs follow lines within a page of 4 KiB, begin anew with each, and follow several pages
-// at once. An Emerald Rapids reads a fifth to a quarter faster when lines of four pages come in
-// turn than when they come one page after the other (docs/decisions/0016-memory-ahead.md).
+// The prefetchers of Intel's CPUs follow lines within a page of 4 KiB, in several pages at once. An
+// Emerald Rapids reads a fifth to a quarter faster when lines of four pages come in turn than when
+// they come one page after the other (docs/decisions/0016-memory-ahead.md).
 #pragma once
 
 #include <cstddef>

@@ -36,7 +36,8 @@ const Int8PeakLoop* FindInt8PeakLoop(const CpuFeatures& cpu);
 
 // The sum of the 64-bit words of `bytes`, modulo 2^64; bytes behind the last whole word do not
 // count. It is there to read all of them, by the widest loads that the CPU has: with narrow ones a
-// core asks for fewer lines at a time, and reads up to a third slower.
+// core asks for fewer lines at a time, and reads up to a third slower. Lines are asked for ahead
+// where kernels do so in turn (lines_in_turn.h).
 uint64_t SumWords(std::span<const std::byte> bytes, const CpuFeatures& cpu);
 
 }  // namespace thaw
