@@ -10,6 +10,11 @@
 
 namespace thaw {
 
+// Where memory is asked for to, for __builtin_prefetch: the lanes say which is faster (AsksAhead in
+// kernels/packed_products.h).
+inline constexpr int kIntoL1 = 3;
+inline constexpr int kIntoL2 = 2;
+
 inline constexpr uintptr_t kPageBytes = 4096;
 inline constexpr uintptr_t kPagesInTurn = 4;
 
@@ -33,7 +38,6 @@ inline constexpr uintptr_t kTurnBytes = 256;
 template <int64_t bytes>
 [[gnu::always_inline]] inline void AskInTurn(const std::byte* place) {
   constexpr uintptr_t kLine = 64;
-  constexpr int kIntoL1 = 3;
   const auto begin = reinterpret_cast<uintptr_t>(place);
   uintptr_t at = (begin + (kTurnBytes - 1)) / kTurnBytes * kTurnBytes;
 #pragma GCC unroll 16

@@ -39,11 +39,6 @@ namespace {
 inline constexpr int64_t kGroupRows = 16;
 inline constexpr int64_t kLineBytes = 64;  // four bytes of each of 16 rows
 
-// Where memory is asked for to, for __builtin_prefetch: the lanes say which is faster (AsksAhead in
-// kernels/packed_products.h).
-inline constexpr int kIntoL1 = 3;
-inline constexpr int kIntoL2 = 2;
-
 // Asks for memory, into L1, when so many bytes from `lines` on are used, where V asks for all
 // ahead.
 template <typename V, int64_t bytes>

@@ -21,6 +21,7 @@
 #include <cstdint>
 
 #include "kernels/activations.h"
+#include "kernels/lines_in_turn.h"
 #include "kernels/packed_formats.h"
 #include "kernels/panel_matmul.h"
 #include "kernels/panel_products.h"
