@@ -30,7 +30,6 @@
 #include <utility>
 
 #include "kernels/codebooks.h"
-#include "kernels/lines_in_turn.h"
 #include "tensor/packed_numbers.h"
 
 namespace thaw {
@@ -38,17 +37,6 @@ namespace {
 
 inline constexpr int64_t kGroupRows = 16;
 inline constexpr int64_t kLineBytes = 64;  // four bytes of each of 16 rows
-
-// Asks for memory, into L1, when so many bytes from `lines` on are used, where V asks for all
-// ahead.
-template <typename V, int64_t bytes>
-[[gnu::always_inline]] inline void AskAheadOf(const std::byte* lines) {
-  if (V::AsksInTurn()) return AskInTurn<bytes>(lines);
-#pragma GCC unroll 8
-  for (int64_t at = 0; at < bytes; at += kLineBytes) {
-    __builtin_prefetch(lines + V::kAheadBytes + at, 0, kIntoL1);
-  }
-}
 
 // Scale and offset of a group, for the rows of one vector. Formats make them one by one (TermOf),
 // so that all of a block can be had, by an unrolled loop, or a single one.

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/lines_in_turn.h"
 #include "kernels/packed_formats.h"
 #include "kernels/panel_matmul.h"
 
@@ -129,8 +130,17 @@ template <typename V, Plain type, int kTokens, int kParts, int kLines = kLinesOf
   };
   int64_t line = 0;
   const bool asks_ahead = V::AsksAhead();
+  // Not of what many tokens meet part by part, out of a cache, as widened rows and F32 do.
+  constexpr bool kAsksInTurn = type == Plain::kF16 || type == Plain::kBF16;
   for (; line + kRound <= lines; line += kRound, p += kRound * kLine) {
-    if (kLines == kRound && asks_ahead) AskAheadOf<V, kRound * kLine>(p);
+    if (kAsksInTurn && kLines == kRound && V::AsksInTurn()) {
+      AskInTurn<kRound * kLine>(p);
+    } else if (kLines == kRound && asks_ahead) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kRound; ++i) {
+        __builtin_prefetch(p + V::kAheadBytes + i * kLine, 0, kIntoL1);
+      }
+    }
 #pragma GCC unroll 4
     for (int i = 0; i < kLines; ++i) {
       multiply(p + (first + i) * kLine, line + first + i, i * kSumsOfLine);

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/lines_in_turn.h"
 #include "kernels/packed_formats.h"
 #include "kernels/panel_matmul.h"
 
@@ -68,7 +69,10 @@ template <typename V, int kGroups, int kTokens>
   static_assert(kActivationStep % 4 == 0 && kRoundedElements % kActivationStep == 0);
   const bool asks_ahead = kGroups == 1 && V::AsksAhead();
   for (int64_t left = part.count; left > 0; left -= 4) {
-    if (asks_ahead) AskAheadOf<V, 2 * kLineBytes>(line);
+    if (asks_ahead) {
+      __builtin_prefetch(line + V::kAheadBytes, 0, kIntoL1);
+      __builtin_prefetch(line + V::kAheadBytes + kLineBytes, 0, kIntoL1);
+    }
     multiply(0);
     multiply(1);
   }
