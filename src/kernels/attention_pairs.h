@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "kernels/attention.h"
+#include "kernels/lines_in_turn.h"
 #include "kernels/vector_math.h"
 
 namespace thaw::attention_tile {
@@ -21,13 +22,17 @@ struct PairRows {
   int64_t stride;
 };
 
-// The other: pairs of Int, [pairs][columns], of the columns from a vector on.
-template <typename V, typename Int>
+// The other: pairs of Int, [pairs][columns], of the columns from a vector on. What is asked for
+// meanwhile: kInTurn, lines of four pages in turn (kernels/lines_in_turn.h), or what lies
+// ahead_bytes ahead.
+template <typename V, typename Int, bool kInTurn>
 struct IntegerPairs {
   const std::byte* data;
   int64_t pair_bytes;    // from pair to pair
   int64_t column_bytes;  // from 16 columns to the next
-  int64_t ahead_bytes;   // what is asked for meanwhile
+  int64_t ahead_bytes;
+
+  static constexpr int64_t kVectorBytes = V::kLanes * 2 * int64_t{sizeof(Int)};
 
   int64_t Offset(int64_t vector) const {
     const int64_t column = vector * V::kLanes;
@@ -42,10 +47,15 @@ struct IntegerPairs {
     if constexpr (sizeof(Int) == 2) return V::LoadPairs(data + Offset(j));
     return V::WidenPairs(data + Offset(j));
   }
-  // The lines that the next vector of columns begins.
+  // With the vectors of two pairs, kVectors of each.
+  template <int kVectors>
+  void AskInTurn() const {
+    if constexpr (kInTurn) thaw::AskInTurn<2 * kVectors * kVectorBytes>(data);
+  }
+  // With a vector, the line that it begins.
   void Prefetch(int j) const {
-    if (j * V::kLanes * 2 * int64_t{sizeof(Int)} % 64 == 0) {
-      V::PrefetchPairs(data + Offset(j) + ahead_bytes);
+    if constexpr (!kInTurn) {
+      if (j * kVectorBytes % 64 == 0) V::PrefetchPairs(data + Offset(j) + ahead_bytes);
     }
   }
   void Next() { data += pair_bytes; }
@@ -59,6 +69,7 @@ template <typename V, int kRows, int kVectors, typename Pairs>
                                             typename V::Ints (&sums)[kRows][kVectors]) {
 #pragma GCC unroll 2
   for (int64_t i = 0; i < pairs; i += 2) {
+    b.template AskInTurn<kVectors>();
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half, b.Next()) {
       typename V::Ints numbers[kVectors];
@@ -89,16 +100,16 @@ template <typename V, int kRows, int kVectors>
 }
 
 // Keys of a paired type by blocks of kKvBlock numbers, 16 positions a column group.
-template <typename V, typename Int>
+template <typename V, typename Int, bool kInTurn>
 struct PairedKeys {
-  IntegerPairs<V, Int> first;  // of the first block
-  int64_t block_bytes;         // from block to block
-  const std::byte* scales;     // of the first block, in bfloat16
-  int64_t scale_block_bytes;   // from block to block; 0: all have the same
-  int64_t scale_column_bytes;  // from 16 positions to the next
+  IntegerPairs<V, Int, kInTurn> first;  // of the first block
+  int64_t block_bytes;                  // from block to block
+  const std::byte* scales;              // of the first block, in bfloat16
+  int64_t scale_block_bytes;            // from block to block; 0: all have the same
+  int64_t scale_column_bytes;           // from 16 positions to the next
 
   // Of the positions from a vector on. Not a copy that is changed: GCC makes it wait (0006).
-  IntegerPairs<V, Int> Block(int64_t block, int64_t vector) const {
+  IntegerPairs<V, Int, kInTurn> Block(int64_t block, int64_t vector) const {
     return {first.data + block * block_bytes + first.Offset(vector), first.pair_bytes,
             first.column_bytes, first.ahead_bytes};
   }

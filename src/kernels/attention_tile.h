@@ -18,7 +18,7 @@
 //   AheadBytes, Prefetch           how far ahead a token that stands alone asks for memory, by the
 //                                  bytes of a block; asks for a line
 //   PairsAheadBytes, PrefetchPairs the same of the paired types
-//   kAsksForShorts                 whether Prefetch asks for blocks of kI16 before they are used
+//   AsksInTurn(), kAsksForShorts   whether kI16 is asked for by lines_in_turn.h, or block by block
 //
 // Row invariance: a score is one chain of fma over the numbers of a head, a sum of values one chain
 // over positions, whatever shares the registers; conversion to float32 is exact. So are sums of
@@ -279,7 +279,11 @@ class Tile {
     const std::byte* units = a_.k + place * key_row_bytes_;
     const std::byte* values = a_.v + place * value_row_bytes_;
     if constexpr (kIsPaired) {
-      AttendPairedBlock(units, values);
+      if (kIsShort && few_rows_ && V::AsksInTurn()) {
+        AttendPairedBlock<true>(units, values);
+      } else {
+        AttendPairedBlock<false>(units, values);
+      }
     } else {
       AttendFloatBlock(units, values);
     }
@@ -480,7 +484,8 @@ class Tile {
     return few_rows_ ? V::PairsAheadBytes(kAttentionBlock * row_bytes) : kLeadBytes;
   }
 
-  PairedKeys<V, Int> KeysOf(const std::byte* units) const {
+  template <bool kInTurn>
+  PairedKeys<V, Int, kInTurn> KeysOf(const std::byte* units) const {
     constexpr int64_t kPairBytes = 2 * kKeyUnit * int64_t{sizeof(Int)};  // of a unit's keys
     const int64_t ahead = PairsAhead(key_row_bytes_);
     if constexpr (kIsShort) {
@@ -505,14 +510,15 @@ class Tile {
     for (int64_t at = 0; at < bytes; at += 64) V::Prefetch(from + at);
   }
 
+  template <bool kInTurn>
   void AttendPairedBlock(const std::byte* units, const std::byte* values) {
-    AskForShorts(units, kAttentionBlock * key_row_bytes_);
-    if (few_rows_) {
-      ScorePairs<V::kKeyRows, kUnitVectors>(KeysOf(units));
+    if (!kInTurn) AskForShorts(units, kAttentionBlock * key_row_bytes_);
+    if (kInTurn || few_rows_) {
+      ScorePairs<V::kKeyRows, kUnitVectors>(KeysOf<kInTurn>(units));
     } else {
-      ScorePairs<V::kPairRows, V::kPairVectors>(KeysOf(units));
+      ScorePairs<V::kPairRows, V::kPairVectors>(KeysOf<kInTurn>(units));
     }
-    AskForShorts(values, kAttentionBlock * value_row_bytes_);
+    if (!kInTurn) AskForShorts(values, kAttentionBlock * value_row_bytes_);
     for (int64_t row = first_row_; row < rows_; ++row) TakeWeights(row);
     const int64_t ahead = PairsAhead(value_row_bytes_);
     constexpr int64_t kPairBytes = 2 * kKvBlock * int64_t{sizeof(Int)};  // of 32 numbers
@@ -520,11 +526,17 @@ class Tile {
       if (!kIsShort || i == 0) {
         RoundWeights(values);
         // What the products do not come by, the scales.
-        for (int64_t at = 0; at < 2 * kPairedUnit; at += 64) V::PrefetchPairs(values + at + ahead);
+        if constexpr (kInTurn) {
+          AskInTurn<2 * kPairedUnit>(values);
+        } else {
+          for (int64_t at = 0; at < 2 * kPairedUnit; at += 64) {
+            V::PrefetchPairs(values + at + ahead);
+          }
+        }
         values += 2 * kPairedUnit;
       }
-      const IntegerPairs<V, Int> pairs = {values, kPairBytes, kPairBytes / 2, ahead};
-      if (few_rows_) {
+      const IntegerPairs<V, Int, kInTurn> pairs = {values, kPairBytes, kPairBytes / 2, ahead};
+      if (kInTurn || few_rows_) {
         WeighPairs<V::kKeyRows, kColumnVectors>(pairs, i, kKvBlock);
       } else {
         WeighPairs<V::kPairRows, V::kPairVectors>(pairs, i, kKvBlock);

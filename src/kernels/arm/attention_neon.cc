@@ -56,6 +56,7 @@ struct AttentionVectors : Vectors {
   static int64_t AheadBytes(int64_t /*block_bytes*/) { return attention_tile::kLeadBytes; }
   static void Prefetch(const std::byte* at) { __builtin_prefetch(at); }
   static constexpr bool kAsksForShorts = false;
+  static bool AsksInTurn() { return false; }
   static int64_t PairsAheadBytes(int64_t block_bytes) { return AheadBytes(block_bytes); }
   static void PrefetchPairs(const std::byte* at) { Prefetch(at); }
 };

@@ -71,6 +71,7 @@ struct AttentionVectors : Vectors {
     }
   }
   static constexpr bool kAsksForShorts = false;
+  static bool AsksInTurn() { return x86::kAsksInTurn; }
   static int64_t PairsAheadBytes(int64_t block_bytes) { return AheadBytes(block_bytes); }
   static void PrefetchPairs(const std::byte* at) { Prefetch(at); }
 };

@@ -1,5 +1,6 @@
 // Attention over a KV cache in AVX-512. See avx512.h for what may be called here.
 #include "kernels/attention_tile.h"
+#include "kernels/x86/asks_ahead.h"
 #include "kernels/x86/avx512.h"
 #include "kernels/x86/vector_avx512.h"
 
@@ -54,6 +55,7 @@ struct AttentionVectors : Vectors {
 
   static int64_t AheadBytes(int64_t /*block_bytes*/) { return attention_tile::kLeadBytes; }
   static constexpr bool kAsksForShorts = true;
+  static bool AsksInTurn() { return x86::kAsksInTurn; }
   static int64_t PairsAheadBytes(int64_t block_bytes) { return block_bytes; }
   static void PrefetchPairs(const std::byte* at) { asm volatile("prefetcht1 %0" ::"m"(*at)); }
   // GCC 12 leaves _mm_prefetch out of loops over integers.
