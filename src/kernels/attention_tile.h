@@ -279,11 +279,10 @@ class Tile {
     const std::byte* units = a_.k + place * key_row_bytes_;
     const std::byte* values = a_.v + place * value_row_bytes_;
     if constexpr (kIsPaired) {
-      if (kIsShort && few_rows_ && V::AsksInTurn()) {
-        AttendPairedBlock<true>(units, values);
-      } else {
-        AttendPairedBlock<false>(units, values);
+      if constexpr (kIsShort) {
+        if (few_rows_ && V::AsksInTurn()) return AttendPairedBlock<true>(units, values);
       }
+      AttendPairedBlock<false>(units, values);
     } else {
       AttendFloatBlock(units, values);
     }
