@@ -30,10 +30,11 @@
 namespace thaw {
 namespace {
 
-// Fewer are multiplied by the dot products of AVX-512: 17 tokens of Q4_K 1.3 times as fast as by
-// tiles, 24 about as fast.
-inline constexpr int64_t kFewestTileTokens = 24;
-static_assert(kFewestTileTokens >= kTileTokens);  // the last tile reaches back
+// Fewer tokens are multiplied by the dot products of AVX-512. With minima tiles take longer to
+// unpack to and to add up: 16 tokens of Q4_K 1.2 times as long as by dot products, 24 as long,
+// where 16 of Q4_0, Q6_K and most others without take 0.6 to 0.9 times as long (0009).
+template <typename F>
+inline constexpr int64_t kFewestTileTokens = F::kHasOffsets ? 24 : 16;
 
 // Tiles for products of `depth` elements, of activations [token, depth] and of weights
 // [depth / 4, row, 4].
@@ -176,8 +177,6 @@ struct GroupUnits {
   BytePanel panel;
   UnitsPlace<kGroup> place;
   int64_t first_group;  // of block 0 in the panel
-
-  void Enter(int64_t /*block*/) const {}
 
   [[gnu::always_inline]] UnitRows RowsOf(const Unit& unit) const {
     return place.template RowsOf<kElements>(unit);
@@ -424,6 +423,7 @@ struct WholeUnits {
   UnitsPlace<kGroup> place;
   int64_t groups;  // of the segment
 
+  // Comes before the units of a block, while those of the one before may not be added yet.
   void Enter(int64_t block) const {
     if (kHasOffsets && block * kGroupsOfBlock % kTileWords == 0) SplitSums(block);
   }
@@ -586,8 +586,10 @@ struct PanelPlace {
   int64_t out_stride;
 };
 
-// A segment times all tokens, chunk after chunk: multiply<groups of rows>(chunk) adds to the sums
-// in scratch; weights(index, row) are those of element `index` of the segment.
+// A segment times all tokens, chunk after chunk: multiply<groups of rows>(chunk, ask) adds to the
+// sums in scratch; weights(index, row) are those of element `index` of the segment. What is
+// unpacked next is asked for by shares: after each chunk, and where one holds all tokens at ask(n,
+// of), which multiply may call when n of `of` parts are done.
 template <typename V, int kGroups, typename Multiply, typename Weights>
 void MultiplyByChunks(const PanelPlace& at, const Activations& a, TileScratch& scratch,
                       UnpackedNext& next, const Multiply& multiply, const Weights& weights) {
@@ -595,7 +597,9 @@ void MultiplyByChunks(const PanelPlace& at, const Activations& a, TileScratch& s
   for (int64_t token = 0; token < a.n_tokens; token += kChunkTokens) {
     const TokenChunk chunk(token, a.n_tokens);
     LoadSums<V>(chunk, kGroups, at.begin == 0, at.out, at.out_stride, scratch);
-    multiply.template operator()<kGroups>(chunk);
+    multiply.template operator()<kGroups>(chunk, [&](int64_t n, int64_t of) {
+      if (a.n_tokens <= kChunkTokens) next.AskUpTo(n, of);
+    });
     StoreSums<V>(chunk, kGroups, scratch, at.out, at.out_stride);
     AddSegmentOutliers<V, kVectors>(at.begin, 0, TokenRows(a, 0), chunk.begin(), chunk.end(),
                                     at.out, at.out_stride, weights);
@@ -627,10 +631,11 @@ void MultiplyWholeByTiles(const std::byte* groups, int64_t n_groups, const Activ
       },
       [&](int64_t begin, int64_t end, int64_t first_row, int64_t n_rows, UnpackedNext next) {
         const PanelPlace at{begin, end, n_rows / kGroupRows, out + first_row, out_stride};
-        const auto multiply = [&]<int kGroups>(const TokenChunk& chunk) {
+        const auto multiply = [&]<int kGroups>(const TokenChunk& chunk, const auto& /*ask*/) {
           const WholeUnits<V, Kind, kGroups> units{
               planes, {a, begin, chunk, scratch}, (end - begin) / Kind::kGroup};
-          MultiplyUnits<Tiles>(units, (end - begin) / kWideActivationBlock, chunk.tiles(), scratch);
+          MultiplyUnits<Tiles>(units, (end - begin) / kWideActivationBlock, chunk.tiles(), scratch,
+                               [&](int64_t block) { units.Enter(block); });
         };
         MultiplyByChunks<V>(at, a, scratch, next, multiply, WeightsOfPlanes<V, Kind>{planes});
       });
@@ -653,13 +658,14 @@ void MultiplyGroupsByTiles(const std::byte* groups, int64_t n_groups, const Acti
         const PanelPlace at{begin, end, n_rows / kGroupRows, out + first_row, out_stride};
         const int64_t blocks = (end - begin) / kActivationBlock;
         const int64_t rest = blocks * kActivationBlock;
-        const auto multiply = [&]<int kGroups>(const TokenChunk& chunk) {
+        const auto multiply = [&]<int kGroups>(const TokenChunk& chunk, const auto& ask) {
           const GroupUnits<V, Kind, 2, kGroups> units{panel, {a, begin, chunk, scratch}, 0};
-          MultiplyUnits<Tiles>(units, blocks, chunk.tiles(), scratch);
+          MultiplyUnits<Tiles>(units, blocks, chunk.tiles(), scratch,
+                               [&](int64_t block) { ask(block, blocks); });
           if (begin + rest == end) return;
           const GroupUnits<V, Kind, 1, kGroups> last{
               panel, {a, begin + rest, chunk, scratch}, rest / F::kGroup};
-          MultiplyUnits<Tiles>(last, 1, chunk.tiles(), scratch);
+          MultiplyUnits<Tiles>(last, 1, chunk.tiles(), scratch, [](int64_t /*block*/) {});
         };
         MultiplyByChunks<V>(at, a, scratch, next, multiply, WeightsOfBytes<V, Kind>{panel});
       });
@@ -673,10 +679,12 @@ inline constexpr bool kHasTiles = F::kGroup == 32;
 
 // Whether MultiplyPackedByTiles multiplies these activations with weights of this type.
 inline bool IsMultipliedByTiles(ElementType type, const Activations& a) {
-  if (!Info(type).is_quantized || a.n_tokens < kFewestTileTokens) return false;
+  if (!Info(type).is_quantized) return false;
   bool has_tiles = false;
   VisitFormat(type, [&]<typename F>() {
-    has_tiles = kHasTiles<F> || (HasWholeTerms<F> && a.copy == ActivationCopy::kWide);
+    static_assert(kFewestTileTokens<F> >= kTileTokens);  // the last tile reaches back
+    has_tiles = a.n_tokens >= kFewestTileTokens<F> &&
+                (kHasTiles<F> || (HasWholeTerms<F> && a.copy == ActivationCopy::kWide));
   });
   return has_tiles;
 }

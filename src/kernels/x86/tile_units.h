@@ -114,8 +114,6 @@ template <int n, typename Act>
 //             before
 //   IsHeld(sum)
 //             whether a sum leaves its tile while the next unit is multiplied
-//   Enter(block)
-//             comes before the units of a block, while those of the one before may not be added yet
 //   RowsOf(unit)
 //             where its activations lie
 //   Multiply<Tiles>(unit, rows, leave, between)
@@ -179,9 +177,11 @@ template <typename Tiles, bool kHolds, bool kAdds, typename Units>
   units.template Multiply<Tiles>(placed.unit, placed.rows, leave, between);
 }
 
-// Multiplies blocks [0, blocks) with the tokens of a chunk, block by block.
-template <typename Tiles, typename Units>
-void MultiplyUnits(const Units& units, int64_t blocks, int64_t tiles, TileScratch& scratch) {
+// Multiplies blocks [0, blocks) with the tokens of a chunk, block by block; enter(block) comes
+// before each.
+template <typename Tiles, typename Units, typename Enter>
+void MultiplyUnits(const Units& units, int64_t blocks, int64_t tiles, TileScratch& scratch,
+                   const Enter& enter) {
   constexpr int64_t kLag = Units::kLag;
   constexpr int64_t kUnitBytes = Units::kSums * kTileBytes;
   static_assert(kLag * kUnitBytes <= int64_t{sizeof(scratch.products)});
@@ -199,7 +199,7 @@ void MultiplyUnits(const Units& units, int64_t blocks, int64_t tiles, TileScratc
   for (int64_t i = 0; i < n_units; ++i) {
     const PlacedUnit<Units>& present = place_of(i);
     const Unit unit = present.unit;
-    if (unit.tile == 0) units.Enter(unit.block);
+    if (unit.tile == 0) enter(unit.block);
     place(i + 1, unit.tile + 1 < tiles ? Unit{unit.block, unit.tile + 1} : Unit{unit.block + 1, 0});
     const int8_t* next_tile = place_of(i + 1).rows.quants;
     const PlacedUnit<Units>& last = place_of(i + kPlaces - 1);
