@@ -221,11 +221,15 @@ TEST(EmulatedAmx, MultipliesManyTokensByTiles) {
         {ElementType::kQ4_K, ActivationCopy::kWide, 23, 0, 0},
         // Two planes, 64 elements at once, and the minima.
         {ElementType::kQ4_K, ActivationCopy::kWide, 24, 2, 2 * 4 + 1},
+        // Without minima, from a full tile on.
+        {ElementType::kQ6_K, ActivationCopy::kWide, 15, 0, 0},
+        {ElementType::kQ6_K, ActivationCopy::kWide, 16, 1, 2 * 4},
         {ElementType::kQ6_K, ActivationCopy::kWide, 33, 3, 2 * 4},
         // Those that share a scale.
         {ElementType::kQ4_K, ActivationCopy::kNarrow, 33, 3, 256 / 32},
-        {ElementType::kQ4_0, ActivationCopy::kNarrow, 23, 0, 0},
-        {ElementType::kQ4_0, ActivationCopy::kNarrow, 24, 2, 256 / 32},
+        {ElementType::kQ4_0, ActivationCopy::kNarrow, 15, 0, 0},
+        {ElementType::kQ4_0, ActivationCopy::kNarrow, 16, 1, 256 / 32},
+        {ElementType::kQ4_0, ActivationCopy::kNarrow, 17, 2, 256 / 32},
         {ElementType::kQ4_0, ActivationCopy::kWide, 33, 3, 256 / 32},
         {ElementType::kIQ2_S, ActivationCopy::kNarrow, 33, 0, 0},
         {ElementType::kQ6_K, ActivationCopy::kNarrow, 33, 0, 0},
