@@ -86,6 +86,9 @@ inline constexpr bool kIsLost = F::kPrefetches && !(kLoadsWholeLines<V, F> && F:
   __builtin_prefetch(page + 64, 0, kIntoL2);
 }
 
+// Lines in turn are asked for into L2 where so many tokens, or more, are multiplied with them.
+inline constexpr int kFewestTokensIntoL2 = 4;
+
 // Asks for memory ahead of the weights, where the machine is faster so. Elsewhere several tokens of
 // every format need it still: their work leaves loads fewer places to run ahead; and so do the
 // blocks that lose the hardware's own prefetching. Where it follows, it is shown the next page.
@@ -95,7 +98,8 @@ template <typename V, typename F, int kTokens, int phase>
   if (place.lane != 0) return;
   if (V::AsksInTurn()) {
     using Lines = LinesOfStep<F, phase>;
-    AskInTurn<64 * Lines::kCount>(Lines::Of(place, chunk));
+    constexpr int kCacheHint = kTokens < kFewestTokensIntoL2 ? kIntoL1 : kIntoL2;
+    AskInTurn<64 * Lines::kCount, kCacheHint>(Lines::Of(place, chunk));
   } else if (V::AsksAheadIntoL2()) {
     AskForLinesOfStep<V, F, phase, kIntoL2>(place, chunk);
   } else if (V::AsksAhead()) {
@@ -211,11 +215,40 @@ template <typename V, typename F, int kTokens, int kRaised = 0>
   return V::template ShiftRightSigned<kShift>(correction);
 }
 
-// Adds the products of kLines lines with the activations at `a` of kTokens tokens.
-template <typename V, typename F, int kTokens, int kLines = F::kGroup / 4>
+// Adds the products of kLines lines with the activations at `a` of kTokens tokens: those of the
+// first half of the lines to `first`, of the others to `second`, line by line in turn, so that no
+// sum waits for one that was just begun.
+template <typename V, typename F, int kTokens, int kLines>
+[[gnu::always_inline]] inline void AddProductsOfHalves(const typename V::Ints* lines,
+                                                       const int8_t* a, int64_t token_bytes,
+                                                       typename V::Ints (&first)[kTokens],
+                                                       typename V::Ints (&second)[kTokens]) {
+  constexpr int kHalf = kLines / 2;
+#pragma GCC unroll 4
+  for (int j = 0; j < kHalf; ++j) {
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
+      const int8_t* at = a + t * token_bytes + 4 * j;
+      first[t] = V::template Dot<F::kBits, 1>(lines + j, at, first[t]);
+      second[t] = V::template Dot<F::kBits, 1>(lines + kHalf + j, at + 4 * kHalf, second[t]);
+    }
+  }
+}
+
+// The same, all to one sum.
+template <typename V, typename F, int kTokens, int kLines>
 [[gnu::always_inline]] inline void AddProducts(const typename V::Ints* lines, const int8_t* a,
                                                int64_t token_bytes,
                                                typename V::Ints (&sums)[kTokens]) {
+  if constexpr (V::kHalvesLines) {
+    typename V::Ints second[kTokens];
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) second[t] = V::Broadcast(0);
+    AddProductsOfHalves<V, F, kTokens, kLines>(lines, a, token_bytes, sums, second);
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) sums[t] = V::Add(sums[t], second[t]);
+    return;
+  }
   // Line by line the sums of the tokens do not wait for each other.
   constexpr int kAtOnce = V::kTakesLinesInTurn ? 1 : kLines;
 #pragma GCC unroll 8
@@ -224,6 +257,34 @@ template <typename V, typename F, int kTokens, int kLines = F::kGroup / 4>
     for (int t = 0; t < kTokens; ++t) {
       sums[t] = V::template Dot<F::kBits, kAtOnce>(lines + j, a + t * token_bytes + 4 * j, sums[t]);
     }
+  }
+}
+
+// Adds the products of a step's lines, high nibbles from line kFirstHigh on (0 or 4): `sums` begin
+// with 16 times what they begin with.
+template <typename V, typename F, int kTokens, int kFirstHigh>
+[[gnu::always_inline]] inline void AddNibbles(const typename V::Ints* lines, const int8_t* a,
+                                              int64_t token_bytes,
+                                              typename V::Ints (&sums)[kTokens]) {
+  static_assert(kFirstHigh == 0 || kFirstHigh == 4);
+  if constexpr (kFirstHigh == 0) {
+    AddProducts<V, F, kTokens, 8>(lines, a, token_bytes, sums);
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) sums[t] = V::template ShiftRightSigned<4>(sums[t]);
+  } else if constexpr (V::kHalvesLines) {
+    typename V::Ints low[kTokens];
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) low[t] = V::Broadcast(0);
+    AddProductsOfHalves<V, F, kTokens, 8>(lines, a, token_bytes, low, sums);
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
+      sums[t] = V::Add(V::template ShiftRightSigned<4>(sums[t]), low[t]);
+    }
+  } else {
+    AddProducts<V, F, kTokens, 4>(lines + 4, a + 16, token_bytes, sums);
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) sums[t] = V::template ShiftRightSigned<4>(sums[t]);
+    AddProducts<V, F, kTokens, 4>(lines, a, token_bytes, sums);
   }
 }
 
@@ -321,20 +382,15 @@ template <typename V, typename F, int kTokens, int phase>
         for (int t = 0; t < kTokens; ++t) {
           products[t] = FirstOfGroup<V, F, kTokens, 4>(rows, t, of_row);
         }
-        AddProducts<V, F, kTokens, 8 - kFirstHigh>(lines + kFirstHigh, a + 4 * kFirstHigh,
-                                                   rows.quant_stride, products);
-#pragma GCC unroll 8
-        for (int t = 0; t < kTokens; ++t) {
-          products[t] = V::template ShiftRightSigned<4>(products[t]);
-        }
-        AddProducts<V, F, kTokens, kFirstHigh>(lines, a, rows.quant_stride, products);
+        AddNibbles<V, F, kTokens, kFirstHigh>(lines, a, rows.quant_stride, products);
       } else {
 #pragma GCC unroll 8
         for (int t = 0; t < kTokens; ++t) {
           products[t] = is_second ? BeginSecond<V, kZero != 0>(products[t], rows, t, of_row / 2)
                                   : FirstOfGroup<V, F, kTokens>(rows, t, of_row);
         }
-        AddProducts<V, F, kTokens>(lines, a + F::kGroup * i, rows.quant_stride, products);
+        AddProducts<V, F, kTokens, F::kGroup / 4>(lines, a + F::kGroup * i, rows.quant_stride,
+                                                  products);
       }
 #pragma GCC unroll 8
       for (int t = 0; t < kTokens; ++t) {

@@ -34,8 +34,8 @@ inline constexpr uintptr_t kTurnBytes = 256;
                                             turn / kPagesInTurn * kTurnBytes);
 }
 
-// Asks, into L1, for what is due when `bytes` bytes from `place` on are used.
-template <int64_t bytes>
+// Asks for what is due when `bytes` bytes from `place` on are used.
+template <int64_t bytes, int kCacheHint = kIntoL1>
 [[gnu::always_inline]] inline void AskInTurn(const std::byte* place) {
   constexpr uintptr_t kLine = 64;
   const auto begin = reinterpret_cast<uintptr_t>(place);
@@ -45,7 +45,7 @@ template <int64_t bytes>
     if (left < int64_t{kTurnBytes} && at >= begin + bytes) break;
     const std::byte* turn = TurnAhead(at);
     for (uintptr_t line = 0; line < kTurnBytes; line += kLine) {
-      __builtin_prefetch(turn + line, 0, kIntoL1);
+      __builtin_prefetch(turn + line, 0, kCacheHint);
     }
   }
 }

@@ -27,6 +27,7 @@ struct Lanes4 {
   static constexpr bool kWidensBytes = false;
   static constexpr bool kWidthsAlike = true;
   static constexpr bool kTakesLinesInTurn = false;
+  static constexpr bool kHalvesLines = false;
   static constexpr bool kTakesHighNibbles = false;
   static constexpr bool kPairsLines = false;
   static constexpr bool kPairsSums = false;

@@ -148,7 +148,7 @@ template <bool kIsSplit>
 inline constexpr int64_t kFloatSegment = kIsSplit ? 256 : 512;
 
 // Of a block: 128 KiB of sums, and at most 256 KiB of activations.
-inline constexpr int64_t kFloatBlockTokens = 256;
+inline constexpr int64_t kFloatBlockTiles = 16;
 inline constexpr int64_t kFloatBlockGroups = 8;
 
 // A single tile of tokens is multiplied with so many groups, two with two.
@@ -161,7 +161,7 @@ inline constexpr int kRowTile = 6;
 struct FloatScratch {
   std::byte parts[2 * kPanelGroups * kFloatSegment<true> / 2 * kLineBytes];
   // [group, tile of tokens, token, row]
-  float sums[kFloatBlockGroups][kFloatBlockTokens / kTileTokens][kTileTokens * kGroupRows];
+  float sums[kFloatBlockGroups][kFloatBlockTiles][kTileTokens * kGroupRows];
 };
 static_assert(int64_t{sizeof(FloatScratch)} <= kPackedScratchBytes);
 
@@ -313,33 +313,6 @@ struct FloatTiles {
   }
 };
 
-// The tiles of a number of tokens. Where they do not fill them the last one reaches back over
-// others, or there is one of fewer tokens.
-class FloatTokenTiles {
- public:
-  explicit FloatTokenTiles(int64_t n_tokens)
-      : n_tokens_(n_tokens), of_tile_(n_tokens < kTileTokens ? n_tokens : kTileTokens) {}
-
-  int64_t of_tile() const { return of_tile_; }
-  int64_t First(int64_t token) const {
-    return token + of_tile_ < n_tokens_ ? token : n_tokens_ - of_tile_;
-  }
-  TileConfiguration Configuration() const {
-    TileConfiguration configuration = {};
-    configuration.palette = 1;
-    for (int tile = 0; tile < kTiles; ++tile) {
-      const bool is_of_rows = tile >= kRowTile;
-      configuration.rows[tile] = static_cast<uint8_t>(is_of_rows ? kTileRows : of_tile_);
-      configuration.row_bytes[tile] = kTileRowBytes;
-    }
-    return configuration;
-  }
-
- private:
-  int64_t n_tokens_;
-  int64_t of_tile_;
-};
-
 // Lines of halves as lines of their upper and of their lower parts.
 template <typename V>
 [[gnu::noinline]] void SplitLines(const std::byte* lines, int64_t n, std::byte* upper,
@@ -377,12 +350,12 @@ class FloatTileProduct {
         groups_at_once_(a.n_tokens <= kTileTokens ? kMostFloatGroups : kPanelGroups) {}
 
   void Multiply() {
-    Tiles::Configure(tiles_.Configuration());
+    Tiles::Configure(tiles_.Configuration(kRowTile));
     const int64_t of_block = is_in_order_ ? groups_at_once_ : kFloatBlockGroups;
-    for (int64_t token = 0; token < a_.n_tokens; token += kFloatBlockTokens) {
-      const int64_t end = Least(a_.n_tokens, token + kFloatBlockTokens);
+    for (int64_t tile = 0; tile < tiles_.count(); tile += kFloatBlockTiles) {
+      const int64_t end = Least(tiles_.count(), tile + kFloatBlockTiles);
       for (int64_t group = 0; group < n_groups_; group += of_block) {
-        MultiplyBlock(token, end, group, Least(n_groups_, group + of_block));
+        MultiplyBlock(tile, end, group, Least(n_groups_, group + of_block));
       }
     }
     Tiles::Release();
@@ -399,24 +372,24 @@ class FloatTileProduct {
     return kFloatSegment<kIsSplit> * (kIsSplit ? kPanelGroups : groups_at_once_) / groups_at_once_;
   }
 
-  void MultiplyBlock(int64_t token, int64_t token_end, int64_t group, int64_t group_end) {
+  void MultiplyBlock(int64_t tile, int64_t tile_end, int64_t group, int64_t group_end) {
     const int64_t segment = Segment();
     for (int64_t begin = 0; begin < a_.k; begin += segment) {
       const int64_t end = Least(a_.k, begin + segment);
       for (int64_t g = group; g < group_end; g += groups_at_once_) {
         const int64_t n = Least(groups_at_once_, group_end - g);
         Repeat<kMostFloatGroups>([&]<int i>() {
-          if (i + 1 == n) MultiplySegment<i + 1>(token, token_end, g, begin, end, g - group);
+          if (i + 1 == n) MultiplySegment<i + 1>(tile, tile_end, g, begin, end, g - group);
         });
       }
     }
-    StoreSums(token, token_end, group, group_end);
+    StoreSums(tile, tile_end, group, group_end);
   }
 
   // Elements [begin, end) of kGroups groups with some tokens.
   template <int kGroups>
-  void MultiplySegment(int64_t token, int64_t token_end, int64_t group, int64_t begin, int64_t end,
-                       int64_t group_of_block) {
+  void MultiplySegment(int64_t first_tile, int64_t tile_end, int64_t group, int64_t begin,
+                       int64_t end, int64_t group_of_block) {
     FloatOperands by = {};
     by.token_stride = RoundedStride(a_.k);
     by.elements = end - begin;
@@ -434,16 +407,15 @@ class FloatTileProduct {
       by.rows[kUpperPart] = upper;
       by.rows[kLowerPart] = lower;
     }
-    for (int64_t first = token; first < token_end; first += 2 * kTileTokens) {
-      const int64_t tile = tiles_.First(first);
-      const int64_t at = tile * by.token_stride + begin;
+    for (int64_t tile = first_tile; tile < tile_end; tile += 2) {
+      const int64_t at = tiles_.First(tile) * by.token_stride + begin;
       by.tokens[kUpperPart] = a_.rounded + at;
       if constexpr (kIsSplit) by.tokens[kLowerPart] = a_.residues + at;
-      float* sums = scratch_.sums[group_of_block][(first - token) / kTileTokens];
-      if (first + kTileTokens >= token_end) {
+      float* sums = scratch_.sums[group_of_block][tile - first_tile];
+      if (tile + 1 == tile_end) {
         MultiplyTiles<1, kGroups>(by, begin == 0, sums);
       } else if constexpr (kGroups <= kPanelGroups) {
-        by.next_tile = (tiles_.First(first + kTileTokens) - tile) * by.token_stride;
+        by.next_tile = (tiles_.First(tile + 1) - tiles_.First(tile)) * by.token_stride;
         MultiplyTiles<2, kGroups>(by, begin == 0, sums);
       }
     }
@@ -459,13 +431,13 @@ class FloatTileProduct {
     }
   }
 
-  [[gnu::noinline]] void StoreSums(int64_t token, int64_t token_end, int64_t group,
+  [[gnu::noinline]] void StoreSums(int64_t first_tile, int64_t tile_end, int64_t group,
                                    int64_t group_end) {
-    for (int64_t first = token; first < token_end; first += kTileTokens) {
+    for (int64_t tile = first_tile; tile < tile_end; ++tile) {
       for (int64_t t = 0; t < tiles_.of_tile(); ++t) {
-        float* to = out_ + (tiles_.First(first) + t) * out_stride_ + group * kGroupRows;
+        float* to = out_ + (tiles_.First(tile) + t) * out_stride_ + group * kGroupRows;
         for (int64_t g = 0; g < group_end - group; ++g, to += kGroupRows) {
-          const float* sums = scratch_.sums[g][(first - token) / kTileTokens] + t * kGroupRows;
+          const float* sums = scratch_.sums[g][tile - first_tile] + t * kGroupRows;
           for (int64_t row = 0; row < kGroupRows; row += V::kLanes) {
             V::StoreFloats(V::LoadFloats(sums + row), to + row);
           }
@@ -480,7 +452,7 @@ class FloatTileProduct {
   float* out_;
   int64_t out_stride_;
   FloatScratch& scratch_;
-  FloatTokenTiles tiles_;
+  TokenTiles tiles_;
   bool is_in_order_;        // whole rows, with the sums in their tiles unless rows are split
   int64_t groups_at_once_;  // that are multiplied with a tile of tokens or two
 };

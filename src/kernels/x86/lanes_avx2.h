@@ -28,6 +28,7 @@ struct Lanes8 {
   static constexpr bool kWidensBytes = true;
   static constexpr bool kWidthsAlike = false;
   static constexpr bool kTakesLinesInTurn = false;
+  static constexpr bool kHalvesLines = false;
   static constexpr bool kTakesHighNibbles = false;
   static constexpr bool kPairsLines = false;
   static constexpr bool kPairsSums = false;

@@ -23,6 +23,7 @@ struct Vectors16 {
   using Floats = __m512;
 
   static constexpr int kLanes = 16;
+  static constexpr bool kHalvesLines = true;
   static constexpr bool kPairsLines = false;
   static constexpr bool kPairsSums = true;
   static constexpr bool kScalesHalves = false;

@@ -148,9 +148,9 @@ TEST_P(PackedKernels, GiveTheBitsOfTheirOriginals) {
           numbers_of_tokens.push_back(n_tokens);
         }
       } else {
-        // A few, and as many that the last tile of tokens reaches back by all but one, by one, by
-        // half a tile, not at all, and over the tokens of another chunk.
-        numbers_of_tokens = {3, 10, 17, 31, 40, 48, 49, 130};
+        // A few, and so many that tiles of tokens are full or not, and that the last one reaches
+        // back by one, by some, not at all, and over the tokens of another chunk.
+        numbers_of_tokens = {3, 10, 13, 17, 31, 40, 48, 49, 130};
       }
       for (const int64_t n_tokens : numbers_of_tokens) {
         for (const ActivationCopy copy : CopiesFor(info.type, k)) {
@@ -227,8 +227,10 @@ TEST(EmulatedAmx, MultipliesManyTokensByTiles) {
         {ElementType::kQ6_K, ActivationCopy::kWide, 33, 3, 2 * 4},
         // Those that share a scale.
         {ElementType::kQ4_K, ActivationCopy::kNarrow, 33, 3, 256 / 32},
-        {ElementType::kQ4_0, ActivationCopy::kNarrow, 15, 0, 0},
-        {ElementType::kQ4_0, ActivationCopy::kNarrow, 16, 1, 256 / 32},
+        {ElementType::kQ4_1, ActivationCopy::kNarrow, 15, 0, 0},
+        {ElementType::kQ4_1, ActivationCopy::kNarrow, 16, 1, 256 / 32},
+        {ElementType::kQ4_0, ActivationCopy::kNarrow, 11, 0, 0},
+        {ElementType::kQ4_0, ActivationCopy::kNarrow, 12, 1, 256 / 32},
         {ElementType::kQ4_0, ActivationCopy::kNarrow, 17, 2, 256 / 32},
         {ElementType::kQ4_0, ActivationCopy::kWide, 33, 3, 256 / 32},
         {ElementType::kIQ2_S, ActivationCopy::kNarrow, 33, 0, 0},

@@ -10,8 +10,7 @@
 // two planes of signed bytes, and the sums of both planes stay in their tiles for the whole block.
 // What minima times sums of activations come to is one more product of tiles, of bfloat16.
 //
-// In an anonymous namespace, for the reason given in packed_formats.h. Costs: the last tile of
-// tokens reaches back over tokens that are done, so 33 tokens take as long as 48.
+// In an anonymous namespace, for the reason given in packed_formats.h.
 #pragma once
 
 #include <cstddef>
@@ -30,23 +29,19 @@
 namespace thaw {
 namespace {
 
-// Fewer tokens are multiplied by the dot products of AVX-512. By tiles 16 tokens of types without
-// offsets took 0.6 to 0.9 times as long; of types with them 0.8 (Q4_1) to 1.2 times (Q4_K), and 24
-// tokens 0.8 to 1.03 times (0009).
+// Fewer tokens are multiplied by the dot products of AVX-512, which take less time then, or about
+// as long (0009).
 template <typename F>
-inline constexpr int64_t kFewestTileTokens = F::kHasOffsets ? 24 : 16;
+constexpr int64_t FewestTileTokens() {
+  if constexpr (HasWholeTerms<F>) return F::kHasOffsets ? 24 : 16;
+  return F::kHasOffsets ? 16 : 12;
+}
 
-// Tiles for products of `depth` elements, of activations [token, depth] and of weights
+// For products of `depth` elements, of activations [token, depth] and of weights
 // [depth / 4, row, 4].
-inline TileConfiguration TilesOfDepth(int64_t depth) {
-  TileConfiguration configuration = {};
-  configuration.palette = 1;
-  for (int tile = 0; tile < kTiles; ++tile) {
-    configuration.rows[tile] = kTileRows;
-    configuration.row_bytes[tile] = kTileRowBytes;
-  }
+inline TileConfiguration TilesOfDepth(const TokenTiles& tiles, int64_t depth) {
+  auto configuration = tiles.Configuration(kWeightTile, depth / 4);
   configuration.row_bytes[kActivationTile] = static_cast<uint16_t>(depth);
-  configuration.rows[kWeightTile] = static_cast<uint8_t>(depth / 4);
   return configuration;
 }
 
@@ -78,6 +73,8 @@ struct UnitsPlace {
               ActivationBlocks(a.k),
               a.k / kGroup,
               memory.sums} {}
+
+  int64_t tokens() const { return chunk.of_tile(); }
 
   // Of a unit whose block is kElements long.
   template <int64_t kElements>
@@ -178,6 +175,7 @@ struct GroupUnits {
   UnitsPlace<kGroup> place;
   int64_t first_group;  // of block 0 in the panel
 
+  int64_t tokens() const { return place.tokens(); }
   [[gnu::always_inline]] UnitRows RowsOf(const Unit& unit) const {
     return place.template RowsOf<kElements>(unit);
   }
@@ -428,6 +426,7 @@ struct WholeUnits {
     if (kHasOffsets && block * kGroupsOfBlock % kTileWords == 0) SplitSums(block);
   }
 
+  int64_t tokens() const { return place.tokens(); }
   [[gnu::always_inline]] UnitRows RowsOf(const Unit& unit) const {
     return place.template RowsOf<kElements>(unit);
   }
@@ -520,7 +519,7 @@ struct WholeUnits {
     for (int64_t tile = 0; tile < place.chunk.tiles(); ++tile) {
       const UnitRows rows = RowsOf({block, tile});
       std::byte* words = place.scratch.words + tile * kTileTokens * kTileRowBytes;
-      for (int64_t t = 0; t < kTileTokens; ++t) {
+      for (int64_t t = 0; t < tokens(); ++t) {
         const float* sums = rows.sums + t * rows.sum_stride;
         if (n == kTileWords) {
           SplitSumsOfToken(sums, words + t * kTileRowBytes);
@@ -594,8 +593,9 @@ template <typename V, int kGroups, typename Multiply, typename Weights>
 void MultiplyByChunks(const PanelPlace& at, const Activations& a, TileScratch& scratch,
                       UnpackedNext& next, const Multiply& multiply, const Weights& weights) {
   constexpr int kVectors = kGroups * static_cast<int>(kGroupRows) / V::kLanes;
-  for (int64_t token = 0; token < a.n_tokens; token += kChunkTokens) {
-    const TokenChunk chunk(token, a.n_tokens);
+  const TokenTiles tiles(a.n_tokens);
+  for (int64_t tile = 0; tile < tiles.count(); tile += kChunkTiles) {
+    const TokenChunk chunk(tiles, tile);
     LoadSums<V>(chunk, kGroups, at.begin == 0, at.out, at.out_stride, scratch);
     multiply.template operator()<kGroups>(chunk, [&](int64_t n, int64_t of) {
       if (a.n_tokens <= kChunkTokens) next.AskUpTo(n, of);
@@ -623,7 +623,7 @@ void MultiplyWholeByTiles(const std::byte* groups, int64_t n_groups, const Activ
   using Kind = WholeKindOf<F>;
   const Planes planes(memory);
   auto& scratch = *reinterpret_cast<TileScratch*>(memory + Planes::kBytes);
-  Tiles::Configure(TilesOfDepth(kTileRowBytes));
+  Tiles::Configure(TilesOfDepth(TokenTiles(a.n_tokens), kTileRowBytes));
   ForEachSegment<F>(
       groups, n_groups, a.k,
       [&](const std::byte* group, int64_t begin, int64_t end, int64_t row) {
@@ -648,7 +648,7 @@ void MultiplyGroupsByTiles(const std::byte* groups, int64_t n_groups, const Acti
   using Kind = PanelKind<8, F::kGroup, F::kHasOffsets>;
   const BytePanel panel(memory);
   auto& scratch = *reinterpret_cast<TileScratch*>(memory + BytePanel::kBytes);
-  Tiles::Configure(TilesOfDepth(F::kGroup));
+  Tiles::Configure(TilesOfDepth(TokenTiles(a.n_tokens), F::kGroup));
   ForEachSegment<F>(
       groups, n_groups, a.k,
       [&](const std::byte* group, int64_t begin, int64_t end, int64_t row) {
@@ -682,8 +682,7 @@ inline bool IsMultipliedByTiles(ElementType type, const Activations& a) {
   if (!Info(type).is_quantized) return false;
   bool has_tiles = false;
   VisitFormat(type, [&]<typename F>() {
-    static_assert(kFewestTileTokens<F> >= kTileTokens);  // the last tile reaches back
-    has_tiles = a.n_tokens >= kFewestTileTokens<F> &&
+    has_tiles = a.n_tokens >= FewestTileTokens<F>() &&
                 (kHasTiles<F> || (HasWholeTerms<F> && a.copy == ActivationCopy::kWide));
   });
   return has_tiles;

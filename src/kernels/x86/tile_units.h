@@ -33,7 +33,8 @@ inline constexpr int64_t kTileWords = kTileRowBytes / 4;  // of a row
 
 // Tokens that units run over before the next elements: their sums, 8 KiB, and what the elements
 // take of the panel, at most 16 KiB, stay in an L1 cache of 48 KiB.
-inline constexpr int64_t kChunkTokens = 4 * kTileTokens;
+inline constexpr int64_t kChunkTiles = 4;
+inline constexpr int64_t kChunkTokens = kChunkTiles * kTileTokens;
 
 // The tile registers: up to six of sums, zero from when those of one unit leave them to the first
 // product of the next, and those of the numbers that are multiplied.
@@ -59,28 +60,61 @@ struct Unit {
   }
 };
 
-// Some tokens, in tiles. The last tile reaches back over tokens that are done.
-class TokenChunk {
+// The tiles of a number of tokens: as few as can be, and of as few tokens each. The last one
+// reaches back over tokens of the one before where they do not fill it.
+class TokenTiles {
  public:
-  TokenChunk(int64_t begin, int64_t n_tokens)
-      : begin_(begin),
-        end_(n_tokens - begin < kChunkTokens ? n_tokens : begin + kChunkTokens),
-        last_(n_tokens - kTileTokens) {}
+  explicit TokenTiles(int64_t n_tokens)
+      : n_tokens_(n_tokens),
+        count_((n_tokens + kTileTokens - 1) / kTileTokens),
+        of_tile_(count_ == 0 ? 0 : (n_tokens + count_ - 1) / count_) {}
 
-  int64_t begin() const { return begin_; }
-  int64_t end() const { return end_; }
-  int64_t tiles() const { return (end_ - begin_ + kTileTokens - 1) / kTileTokens; }
+  int64_t count() const { return count_; }
+  int64_t of_tile() const { return of_tile_; }  // tokens
+  // The first token of a tile, and the first one that the tile before does not have.
   int64_t First(int64_t tile) const {
-    const int64_t token = begin_ + tile * kTileTokens;
-    return token < last_ ? token : last_;
+    return tile + 1 < count_ ? tile * of_tile_ : n_tokens_ - of_tile_;
   }
-  // Tokens of a tile that the one before has as well.
-  int64_t Done(int64_t tile) const { return begin_ + tile * kTileTokens - First(tile); }
+  int64_t FirstNew(int64_t tile) const { return tile < count_ ? tile * of_tile_ : n_tokens_; }
+
+  // For products with tiles of weights, which those from `first_of_rows` on are, of `rows` rows;
+  // the tiles before are of tokens. All rows are full.
+  TileConfiguration Configuration(int first_of_rows, int64_t rows = kTileRows) const {
+    TileConfiguration configuration = {};
+    configuration.palette = 1;
+    for (int tile = 0; tile < kTiles; ++tile) {
+      configuration.rows[tile] = static_cast<uint8_t>(tile < first_of_rows ? of_tile_ : rows);
+      configuration.row_bytes[tile] = kTileRowBytes;
+    }
+    return configuration;
+  }
 
  private:
-  int64_t begin_;
-  int64_t end_;
-  int64_t last_;
+  int64_t n_tokens_;
+  int64_t count_;
+  int64_t of_tile_;
+};
+
+// Some tokens, in tiles.
+class TokenChunk {
+ public:
+  TokenChunk(const TokenTiles& all, int64_t first_tile)
+      : all_(all),
+        first_tile_(first_tile),
+        tiles_(all.count() - first_tile < kChunkTiles ? all.count() - first_tile : kChunkTiles) {}
+
+  int64_t begin() const { return all_.FirstNew(first_tile_); }
+  int64_t end() const { return all_.FirstNew(first_tile_ + tiles_); }
+  int64_t tiles() const { return tiles_; }
+  int64_t of_tile() const { return all_.of_tile(); }
+  int64_t First(int64_t tile) const { return all_.First(first_tile_ + tile); }
+  // Tokens of a tile that the one before has as well.
+  int64_t Done(int64_t tile) const { return all_.FirstNew(first_tile_ + tile) - First(tile); }
+
+ private:
+  TokenTiles all_;
+  int64_t first_tile_;
+  int64_t tiles_;
 };
 
 template <typename V>
@@ -114,6 +148,7 @@ template <int n, typename Act>
 //             before
 //   IsHeld(sum)
 //             whether a sum leaves its tile while the next unit is multiplied
+//   tokens()  of a tile
 //   RowsOf(unit)
 //             where its activations lie
 //   Multiply<Tiles>(unit, rows, leave, between)
@@ -132,8 +167,10 @@ struct PlacedUnit {
 template <typename Units>
 [[gnu::noinline]] void AddUnit(const Units& units, const PlacedUnit<Units>& placed) {
   const auto end = units.EndOf(placed.unit, placed.rows);
-  Repeat<kTileRows>([&]<int t>()
-                        __attribute__((always_inline)) { end.template Add<t>(placed.products); });
+  const int64_t tokens = units.tokens();
+  Repeat<kTileRows>([&]<int t>() __attribute__((always_inline)) {
+    if (t < tokens) end.template Add<t>(placed.products);
+  });
 }
 
 template <typename Tiles, int i>
@@ -154,6 +191,7 @@ template <typename Tiles, bool kHolds, bool kAdds, typename Units>
   std::byte* of_last = last.products;
   std::byte* products = placed.products;
   const int64_t stride = placed.rows.quant_stride;
+  const int64_t tokens = units.tokens();
   const auto leave = [&]<int i>() __attribute__((always_inline)) {
     if constexpr (!Units::IsHeld(i)) {
       StoreSum<Tiles, i>(products);
@@ -169,7 +207,7 @@ template <typename Tiles, bool kHolds, bool kAdds, typename Units>
       constexpr int kFirst = kTileRows * (point - kFrom) / kPoints;
       constexpr int kNext = kTileRows * (point - kFrom + 1) / kPoints;
       Repeat<kNext - kFirst>([&]<int i>() __attribute__((always_inline)) {
-        if constexpr (kAdds) end.template Add<kFirst + i>(of_added);
+        if (kAdds && kFirst + i < tokens) end.template Add<kFirst + i>(of_added);
         if constexpr (Units::kAsksAhead) __builtin_prefetch(next_tile + (kFirst + i) * stride);
       });
     }
@@ -229,7 +267,7 @@ template <typename V>
   for (int64_t tile = 0; tile < chunk.tiles(); ++tile) {
     for (int64_t group = 0; group < groups; ++group) {
       float* sums = Unit{0, tile}.Sums(scratch.sums, group);
-      for (int64_t t = 0; t < kTileTokens; ++t) {
+      for (int64_t t = 0; t < chunk.of_tile(); ++t) {
         const float* from = out + (chunk.First(tile) + t) * out_stride + group * kGroupRows;
         __builtin_prefetch(from, 1);
         __builtin_prefetch(from + kGroupRows - 1, 1);
@@ -248,7 +286,7 @@ template <typename V>
   for (int64_t tile = 0; tile < chunk.tiles(); ++tile) {
     for (int64_t group = 0; group < groups; ++group) {
       const float* sums = Unit{0, tile}.Sums(scratch.sums, group);
-      for (int64_t t = chunk.Done(tile); t < kTileTokens; ++t) {
+      for (int64_t t = chunk.Done(tile); t < chunk.of_tile(); ++t) {
         float* to = out + (chunk.First(tile) + t) * out_stride + group * kGroupRows;
         for (int64_t row = 0; row < kGroupRows; row += V::kLanes) {
           V::StoreFloats(V::LoadFloats(sums + t * kGroupRows + row), to + row);
