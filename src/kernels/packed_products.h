@@ -5,8 +5,7 @@
 //   kSignedBytes    weights of 8 bits are multiplied as signed bytes; kSignedPanels: in a panel too
 //   kWidensBytes    numbers of 8 bits are 16 bits in a panel (WidenLine, DotWidenedTile)
 //   kWidthsAlike    numbers of all widths are multiplied in the same way, without overflow
-//   kTakesLinesInTurn   a few tokens are multiplied with a line each before the next line;
-//       kHalvesLines: and with a line of either half of a group's, which have a sum each
+//   kTakesLinesInTurn   a few tokens are multiplied line by line; kHalvesLines: to two sums each
 //   kTakesHighNibbles   high nibbles are multiplied as 16 times the numbers
 //   OctetVectors    few tokens take the signs of a grid's magnitudes; absent: the weights do
 //   kPairsLines     a panel's lines are kept in pairs; kPairsSums: many whole sums scaled so
