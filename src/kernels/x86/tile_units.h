@@ -181,8 +181,9 @@ template <typename Tiles, int i>
 
 // Multiplies the unit `placed`. Where kHolds, the sums that the unit `last` holds leave their
 // tiles; where kAdds, the unit `added` is added, a few tokens between products. kAsksAhead: asks
-// for the activations of the next tile.
-template <typename Tiles, bool kHolds, bool kAdds, typename Units>
+// for the activations of the next tile. kIsFull: tiles are of kTileTokens, which need not be
+// counted.
+template <typename Tiles, bool kIsFull, bool kHolds, bool kAdds, typename Units>
 [[gnu::noinline]] void MultiplyUnit(const Units& units, const PlacedUnit<Units>& placed,
                                     const PlacedUnit<Units>& last, const PlacedUnit<Units>& added,
                                     const int8_t* next_tile) {
@@ -207,7 +208,7 @@ template <typename Tiles, bool kHolds, bool kAdds, typename Units>
       constexpr int kFirst = kTileRows * (point - kFrom) / kPoints;
       constexpr int kNext = kTileRows * (point - kFrom + 1) / kPoints;
       Repeat<kNext - kFirst>([&]<int i>() __attribute__((always_inline)) {
-        if (kAdds && kFirst + i < tokens) end.template Add<kFirst + i>(of_added);
+        if (kAdds && (kIsFull || kFirst + i < tokens)) end.template Add<kFirst + i>(of_added);
         if constexpr (Units::kAsksAhead) __builtin_prefetch(next_tile + (kFirst + i) * stride);
       });
     }
@@ -217,7 +218,7 @@ template <typename Tiles, bool kHolds, bool kAdds, typename Units>
 
 // Multiplies blocks [0, blocks) with the tokens of a chunk, block by block; enter(block) comes
 // before each.
-template <typename Tiles, typename Units, typename Enter>
+template <typename Tiles, bool kIsFull, typename Units, typename Enter>
 void MultiplyUnits(const Units& units, int64_t blocks, int64_t tiles, TileScratch& scratch,
                    const Enter& enter) {
   constexpr int64_t kLag = Units::kLag;
@@ -243,11 +244,11 @@ void MultiplyUnits(const Units& units, int64_t blocks, int64_t tiles, TileScratc
     const PlacedUnit<Units>& last = place_of(i + kPlaces - 1);
     const PlacedUnit<Units>& added = place_of(i + kPlaces - kLag);
     if (i >= kLag) {
-      MultiplyUnit<Tiles, true, true>(units, present, last, added, next_tile);
+      MultiplyUnit<Tiles, kIsFull, true, true>(units, present, last, added, next_tile);
     } else if (kLag > 1 && i > 0) {
-      MultiplyUnit<Tiles, true, false>(units, present, last, added, next_tile);
+      MultiplyUnit<Tiles, kIsFull, true, false>(units, present, last, added, next_tile);
     } else {
-      MultiplyUnit<Tiles, false, false>(units, present, last, added, next_tile);
+      MultiplyUnit<Tiles, kIsFull, false, false>(units, present, last, added, next_tile);
     }
   }
   std::byte* of_last = place_of(n_units - 1).products;
@@ -256,6 +257,16 @@ void MultiplyUnits(const Units& units, int64_t blocks, int64_t tiles, TileScratc
   });
   for (int64_t i = n_units < kLag ? 0 : n_units - kLag; i < n_units; ++i) {
     AddUnit(units, place_of(i));
+  }
+}
+
+template <typename Tiles, typename Units, typename Enter>
+void MultiplyUnits(const Units& units, int64_t blocks, int64_t tiles, TileScratch& scratch,
+                   const Enter& enter) {
+  if (units.tokens() == kTileTokens) {
+    MultiplyUnits<Tiles, true>(units, blocks, tiles, scratch, enter);
+  } else {
+    MultiplyUnits<Tiles, false>(units, blocks, tiles, scratch, enter);
   }
 }
 
