@@ -321,7 +321,7 @@ template <typename V>
   constexpr int64_t kVectorBytes = 4 * V::kLanes;
   const bool asks_ahead = V::AsksAhead();
   for (int64_t at = 0; at < n * kLineBytes; at += kVectorBytes) {
-    if (asks_ahead) __builtin_prefetch(lines + at + V::kAheadBytes, 0, kIntoL1);
+    if (asks_ahead) __builtin_prefetch(lines + at + V::kAheadBytes, 0, kIntoL2);
     const auto first = V::LoadHalves(lines + at);
     const auto second = V::LoadHalves(lines + at + kVectorBytes / 2);
     const auto rest = [](typename V::Floats numbers) -> Ints {
