@@ -216,8 +216,8 @@ template <typename V, typename F, int kTokens, int kRaised = 0>
 }
 
 // Adds the products of kLines lines with the activations at `a` of kTokens tokens: those of the
-// first half of the lines to `first`, of the others to `second`, line by line in turn, so that no
-// sum waits for one that was just begun.
+// first half of the lines to `first`, of the others to `second`, line by line in turn. So the sums
+// that wait for each other are half as many (docs/decisions/0007-packed-rows.md).
 template <typename V, typename F, int kTokens, int kLines>
 [[gnu::always_inline]] inline void AddProductsOfHalves(const typename V::Ints* lines,
                                                        const int8_t* a, int64_t token_bytes,
@@ -235,7 +235,7 @@ template <typename V, typename F, int kTokens, int kLines>
   }
 }
 
-// The same, all to one sum.
+// Adds the same products, all to one sum.
 template <typename V, typename F, int kTokens, int kLines>
 [[gnu::always_inline]] inline void AddProducts(const typename V::Ints* lines, const int8_t* a,
                                                int64_t token_bytes,
@@ -247,15 +247,16 @@ template <typename V, typename F, int kTokens, int kLines>
     AddProductsOfHalves<V, F, kTokens, kLines>(lines, a, token_bytes, sums, second);
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) sums[t] = V::Add(sums[t], second[t]);
-    return;
-  }
-  // Line by line the sums of the tokens do not wait for each other.
-  constexpr int kAtOnce = V::kTakesLinesInTurn ? 1 : kLines;
+  } else {
+    // Line by line the sums of the tokens do not wait for each other.
+    constexpr int kAtOnce = V::kTakesLinesInTurn ? 1 : kLines;
 #pragma GCC unroll 8
-  for (int j = 0; j < kLines; j += kAtOnce) {
+    for (int j = 0; j < kLines; j += kAtOnce) {
 #pragma GCC unroll 8
-    for (int t = 0; t < kTokens; ++t) {
-      sums[t] = V::template Dot<F::kBits, kAtOnce>(lines + j, a + t * token_bytes + 4 * j, sums[t]);
+      for (int t = 0; t < kTokens; ++t) {
+        sums[t] =
+            V::template Dot<F::kBits, kAtOnce>(lines + j, a + t * token_bytes + 4 * j, sums[t]);
+      }
     }
   }
 }
