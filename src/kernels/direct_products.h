@@ -116,7 +116,7 @@ template <typename V, typename F, int kTokens>
 struct DirectSums {
   typename V::Floats total[kTokens];
   typename V::Floats unscaled[kTokens];  // of the steps that share the present scale
-  typename V::Ints products[kTokens];    // of the present group, or pair of groups
+  typename V::Ints products[kTokens];    // of the present group
 
   [[gnu::always_inline]] void Clear(int t) { unscaled[t] = V::Zero(); }
 };
@@ -130,29 +130,31 @@ struct DirectSums<V, F, kTokens> {
   [[gnu::always_inline]] void Clear(int t) { unscaled[t] = V::Broadcast(0); }
 };
 
-// Whether the sums of two groups are scaled at once, as in a panel. It spares many tokens more than
-// it takes.
-template <typename V, typename F, int kTokens>
-inline constexpr bool kScalesPairs = IsWhole<F> && V::kPairsSums && kTokens > V::kDirectTokens / 2;
+// Whether the sums of two groups are scaled at once.
+template <typename V, typename F>
+inline constexpr bool kScalesPairs = IsWhole<F> && V::kPairsSums;
+
+// Whether those are the groups of two steps, whose lines are multiplied in turn.
+template <typename V, typename F>
+inline constexpr bool kPairsSteps = kScalesPairs<V, F> && F::kGroup == kStep;
 
 // Whether high nibbles are multiplied where they lie, as 16 times the numbers: the sum of a step is
-// shifted, which is exact, instead of its lines. Pairs of groups share a sum.
-template <typename V, typename F, int kTokens>
-inline constexpr bool kTakesHighNibbles =
-    HasNibbles<F> && V::kTakesHighNibbles && !kScalesPairs<V, F, kTokens>;
+// shifted, which is exact, instead of its lines.
+template <typename V, typename F>
+inline constexpr bool kTakesHighNibbles = HasNibbles<F> && V::kTakesHighNibbles;
 
 // From which line of a step on they are multiplied so; 8: none.
-template <typename V, typename F, int kTokens>
+template <typename V, typename F>
 constexpr int FirstHighFactor(int phase) {
-  if constexpr (kTakesHighNibbles<V, F, kTokens>) return F::FirstHighLine(phase);
+  if constexpr (kTakesHighNibbles<V, F>) return F::FirstHighLine(phase);
   return 8;
 }
 
 // A line as it is multiplied.
-template <typename V, typename F, int kTokens>
+template <typename V, typename F>
 [[gnu::always_inline]] inline typename V::Ints FactorLine(const BlockPlace& at, int chunk,
                                                           int phase, int j) {
-  if constexpr (kTakesHighNibbles<V, F, kTokens>) {
+  if constexpr (kTakesHighNibbles<V, F>) {
     if (j >= F::FirstHighLine(phase)) return HighNibbleLine<V, F>(at, chunk, j);
   }
   return F::template LineOf<V>(at, chunk, phase, j);
@@ -178,12 +180,12 @@ template <typename V, typename F, int kTokens>
   } else if constexpr (kIsLoadedInOrder<V, F, kTokens>) {
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
-      w[j] = FactorLine<V, F, kTokens>(at, chunk, phase, j);
+      w[j] = FactorLine<V, F>(at, chunk, phase, j);
       asm volatile("" : "+r"(at.body) : "v"(w[j]));
     }
-  } else if constexpr (kTakesHighNibbles<V, F, kTokens>) {
+  } else if constexpr (kTakesHighNibbles<V, F>) {
 #pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) w[j] = FactorLine<V, F, kTokens>(at, chunk, phase, j);
+    for (int j = 0; j < 8; ++j) w[j] = FactorLine<V, F>(at, chunk, phase, j);
   } else {
     LoadWeights<V, F>(at, chunk, phase, w);
   }
@@ -194,14 +196,16 @@ template <typename V, typename F, int kTokens>
 template <typename V, typename F>
 inline constexpr bool kScalesHalvesOf = IsWhole<F> && V::kScalesHalves;
 
-// The scales, and offsets, of a block for kTokens tokens.
-template <typename V, typename F, int kTokens>
-using DirectTerms = std::conditional_t<kScalesPairs<V, F, kTokens>, PairTerms<V, F>, Terms<V, F>>;
+// The scales, and offsets, of a block.
+template <typename V, typename F>
+using DirectTerms = std::conditional_t<kScalesPairs<V, F>, PairTerms<V, F>, Terms<V, F>>;
 
-// The zero point of numbers as they are multiplied: pairs take that of the corrections.
+// The zero point of numbers as they are multiplied: pairs of many tokens take that of the
+// corrections, which spares each of them more than it takes.
 template <typename V, typename F, int kTokens>
 inline constexpr int kDirectZero =
-    kScalesPairs<V, F, kTokens> && kZeroOf<V, F> != 0 ? kCorrectionUnit : kZeroOf<V, F>;
+    kScalesPairs<V, F> && kTokens > V::kDirectTokens / 2 && kZeroOf<V, F> != 0 ? kCorrectionUnit
+                                                                               : kZeroOf<V, F>;
 
 // What the sum of a group's products begins with, times 2^kRaised.
 template <typename V, typename F, int kTokens, int kRaised = 0>
@@ -215,25 +219,57 @@ template <typename V, typename F, int kTokens, int kRaised = 0>
   return V::template ShiftRightSigned<kShift>(correction);
 }
 
-// Adds the products of kLines lines with the activations at `a` of kTokens tokens: those of the
-// first half of the lines to `first`, of the others to `second`, line by line in turn. So the sums
-// that wait for each other are half as many (docs/decisions/0007-packed-rows.md).
-template <typename V, typename F, int kTokens, int kLines>
-[[gnu::always_inline]] inline void AddProductsOfHalves(const typename V::Ints* lines,
-                                                       const int8_t* a, int64_t token_bytes,
-                                                       typename V::Ints (&first)[kTokens],
-                                                       typename V::Ints (&second)[kTokens]) {
-  constexpr int kHalf = kLines / 2;
-#pragma GCC unroll 4
-  for (int j = 0; j < kHalf; ++j) {
+// Tokens that are multiplied at once where each of them has two sums and eight lines are at hand.
+inline constexpr int kMostTokensOfHalves = 4;
+
+template <int kTokens, int kFirst = 0, typename Multiply>
+[[gnu::always_inline]] inline void ForTokensAtOnce(const Multiply& multiply) {
+  constexpr int kLeft = kTokens - kFirst;
+  if constexpr (kLeft > 0) {
+    constexpr int kAtOnce = std::min(kLeft, kMostTokensOfHalves);
+    multiply.template operator()<kFirst, kAtOnce>();
+    ForTokensAtOnce<kTokens, kFirst + kAtOnce>(multiply);
+  }
+}
+
+// Adds the products of the lines line(half, 0..kLines) with the activations at `a` of kTokens
+// tokens: those of half 0 to `first`, of half 1, whose activations follow, to `second`, line by line
+// in turn. So the sums that wait for each other are half as many
+// (docs/decisions/0007-packed-rows.md).
+template <typename V, typename F, int kTokens, int kLines, typename Line>
+[[gnu::always_inline]] inline void AddProductsOfHalves(const Line& line, const int8_t* a,
+                                                       int64_t token_bytes,
+                                                       typename V::Ints* first,
+                                                       typename V::Ints* second) {
+  // Hidden, so that GCC finds all activations of a token from one address.
+  const int8_t* of_token[kTokens];
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    of_token[t] = a + t * token_bytes;
+    asm("" : "+r"(of_token[t]));
+  }
+#pragma GCC unroll 8
+  for (int j = 0; j < kLines; ++j) {
+    const typename V::Ints of_first = line(0, j);
+    const typename V::Ints of_second = line(1, j);
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) {
-      const int8_t* at = a + t * token_bytes + 4 * j;
-      first[t] = V::template Dot<F::kBits, 1>(lines + j, at, first[t]);
-      second[t] = V::template Dot<F::kBits, 1>(lines + kHalf + j, at + 4 * kHalf, second[t]);
+      const int8_t* at = of_token[t] + 4 * j;
+      first[t] = V::template Dot<F::kBits, 1>(&of_first, at, first[t]);
+      second[t] = V::template Dot<F::kBits, 1>(&of_second, at + 4 * kLines, second[t]);
     }
   }
 }
+
+// The lines w[0, 2 n) as those of two halves.
+template <typename V, int n>
+struct HalvesOf {
+  const typename V::Ints* w;
+
+  [[gnu::always_inline]] inline typename V::Ints operator()(int half, int j) const {
+    return w[n * half + j];
+  }
+};
 
 // Adds the same products, all to one sum.
 template <typename V, typename F, int kTokens, int kLines>
@@ -241,12 +277,16 @@ template <typename V, typename F, int kTokens, int kLines>
                                                int64_t token_bytes,
                                                typename V::Ints (&sums)[kTokens]) {
   if constexpr (V::kHalvesLines) {
-    typename V::Ints second[kTokens];
-#pragma GCC unroll 8
-    for (int t = 0; t < kTokens; ++t) second[t] = V::Broadcast(0);
-    AddProductsOfHalves<V, F, kTokens, kLines>(lines, a, token_bytes, sums, second);
-#pragma GCC unroll 8
-    for (int t = 0; t < kTokens; ++t) sums[t] = V::Add(sums[t], second[t]);
+    ForTokensAtOnce<kTokens>([&]<int first, int n>() __attribute__((always_inline)) {
+      typename V::Ints second[n];
+#pragma GCC unroll 4
+      for (int t = 0; t < n; ++t) second[t] = V::Broadcast(0);
+      AddProductsOfHalves<V, F, n, kLines / 2>(HalvesOf<V, kLines / 2>{lines},
+                                               a + first * token_bytes, token_bytes, sums + first,
+                                               second);
+#pragma GCC unroll 4
+      for (int t = 0; t < n; ++t) sums[first + t] = V::Add(sums[first + t], second[t]);
+    });
   } else {
     // Line by line the sums of the tokens do not wait for each other.
     constexpr int kAtOnce = V::kTakesLinesInTurn ? 1 : kLines;
@@ -273,14 +313,17 @@ template <typename V, typename F, int kTokens, int kFirstHigh>
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) sums[t] = V::template ShiftRightSigned<4>(sums[t]);
   } else if constexpr (V::kHalvesLines) {
-    typename V::Ints low[kTokens];
-#pragma GCC unroll 8
-    for (int t = 0; t < kTokens; ++t) low[t] = V::Broadcast(0);
-    AddProductsOfHalves<V, F, kTokens, 8>(lines, a, token_bytes, low, sums);
-#pragma GCC unroll 8
-    for (int t = 0; t < kTokens; ++t) {
-      sums[t] = V::Add(V::template ShiftRightSigned<4>(sums[t]), low[t]);
-    }
+    ForTokensAtOnce<kTokens>([&]<int first, int n>() __attribute__((always_inline)) {
+      typename V::Ints low[n];
+#pragma GCC unroll 4
+      for (int t = 0; t < n; ++t) low[t] = V::Broadcast(0);
+      AddProductsOfHalves<V, F, n, 4>(HalvesOf<V, 4>{lines},
+                                      a + first * token_bytes, token_bytes, low, sums + first);
+#pragma GCC unroll 4
+      for (int t = 0; t < n; ++t) {
+        sums[first + t] = V::Add(V::template ShiftRightSigned<4>(sums[first + t]), low[t]);
+      }
+    });
   } else {
     AddProducts<V, F, kTokens, 4>(lines + 4, a + 16, token_bytes, sums);
 #pragma GCC unroll 8
@@ -340,13 +383,11 @@ template <typename V, typename F, int kTokens>
 // Adds the products of step `phase` of a chunk to the sums of kTokens tokens.
 template <typename V, typename F, int kTokens, int phase>
 [[gnu::always_inline]] inline void MultiplyStep(BlockPlace& place, int chunk,
-                                                const DirectTerms<V, F, kTokens>& terms,
+                                                const DirectTerms<V, F>& terms,
                                                 const TokenRows& rows, int64_t first_step,
                                                 DirectSums<V, F, kTokens>& of_tokens) {
   using Ints = typename V::Ints;
-  constexpr bool kPairs = kScalesPairs<V, F, kTokens>;
-  constexpr int kZero = kDirectZero<V, F, kTokens>;
-  constexpr int kFirstHigh = FirstHighFactor<V, F, kTokens>(phase);
+  constexpr int kFirstHigh = FirstHighFactor<V, F>(phase);
   const int step_of_block = chunk * F::kPhases + phase;
   const int64_t step = first_step + step_of_block;
   constexpr int kGroups = 32 / F::kGroup;
@@ -354,7 +395,6 @@ template <typename V, typename F, int kTokens, int phase>
   Ints w[8];
   if constexpr (!kSignsActivations<V, F>) {
     LoadWeightsInOrder<V, F, kTokens>(place, chunk, phase, w);
-    RaiseNumbers<V, kZero - kZeroOf<V, F>>(w);
   }
   const int8_t* a = rows.quants + kStep * step;
   // Hidden, so that GCC does not keep the addresses of all lines and tokens for the next step.
@@ -372,7 +412,6 @@ template <typename V, typename F, int kTokens, int phase>
             terms.scale[group]);
       }
     } else {
-      const bool is_second = kPairs && (phase * kGroups + i) % 2 == 1;
       auto& products = of_tokens.products;
       if constexpr (kSignsActivations<V, F>) {
         MultiplyMagnitudes<V, F, kTokens>(place, chunk, phase, F::kGroup / 8 * i, a + F::kGroup * i,
@@ -387,8 +426,7 @@ template <typename V, typename F, int kTokens, int phase>
       } else {
 #pragma GCC unroll 8
         for (int t = 0; t < kTokens; ++t) {
-          products[t] = is_second ? BeginSecond<V, kZero != 0>(products[t], rows, t, of_row / 2)
-                                  : FirstOfGroup<V, F, kTokens>(rows, t, of_row);
+          products[t] = FirstOfGroup<V, F, kTokens>(rows, t, of_row);
         }
         AddProducts<V, F, kTokens, F::kGroup / 4>(lines, a + F::kGroup * i, rows.quant_stride,
                                                   products);
@@ -397,9 +435,7 @@ template <typename V, typename F, int kTokens, int phase>
       for (int t = 0; t < kTokens; ++t) {
         auto& unscaled = of_tokens.unscaled[t];
         const Ints sum = products[t];
-        if constexpr (kPairs) {
-          if (is_second) unscaled = AddPair<V>(unscaled, sum, terms.scale[group / 2]);
-        } else if constexpr (IsWhole<F>) {
+        if constexpr (IsWhole<F>) {
           unscaled = V::AddScaled(unscaled, sum, terms.scale[group]);
         } else {
           unscaled =
@@ -420,6 +456,56 @@ template <typename V, typename F, int kTokens, int phase>
                                           of_tokens.total[t]);
       of_tokens.unscaled[t] = V::Zero();
     }
+  }
+}
+
+// The same of a pair of groups, which meet their scales as halves of words: of step `phase`, or of
+// that and the next one.
+template <typename V, typename F, int kTokens, int phase>
+[[gnu::always_inline]] inline void MultiplyPair(BlockPlace& place, int chunk,
+                                                const PairTerms<V, F>& terms, const TokenRows& rows,
+                                                int64_t first_step,
+                                                DirectSums<V, F, kTokens>& of_tokens) {
+  using Ints = typename V::Ints;
+  constexpr int kZero = kDirectZero<V, F, kTokens>;
+  constexpr bool kIsRaised = kPairsSteps<V, F> && FirstHighFactor<V, F>(1) == 0;
+  constexpr int kRaised = kIsRaised ? 4 : 0;  // what the second group's numbers are shifted by
+  const int step_of_block = chunk * F::kPhases + phase;
+  const int64_t step = first_step + step_of_block;
+  const int64_t group = step * (kStep / F::kGroup);
+  const int8_t* a = rows.quants + kStep * step;
+  if constexpr (kTokens > 1) asm("" : "+r"(a));
+  AskAhead<V, F, kTokens, phase>(place, chunk);
+  if constexpr (kPairsSteps<V, F>) AskAhead<V, F, kTokens, phase + 1>(place, chunk);
+  Ints first[kTokens];
+  Ints second[kTokens];
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    first[t] = FirstOfGroup<V, F, kTokens>(rows, t, group);
+    second[t] = FirstOfGroup<V, F, kTokens, kRaised>(rows, t, group + 1);
+  }
+  if constexpr (kPairsSteps<V, F>) {
+    const auto line = [&](int half, int j) __attribute__((always_inline)) {
+      const Ints w = FactorLine<V, F>(place, chunk, phase + half, j);
+      if constexpr (kIsLoadedInOrder<V, F, kTokens>) asm volatile("" : "+r"(place.body) : "v"(w));
+      return w;
+    };
+    AddProductsOfHalves<V, F, kTokens, 8>(line, a, rows.quant_stride, first, second);
+  } else {
+    Ints w[8];
+    LoadWeightsInOrder<V, F, kTokens>(place, chunk, phase, w);
+    RaiseNumbers<V, kZero - kZeroOf<V, F>>(w);
+    ForTokensAtOnce<kTokens>([&]<int begin, int n>() __attribute__((always_inline)) {
+      AddProductsOfHalves<V, F, n, 4>(HalvesOf<V, 4>{w}, a + begin * rows.quant_stride,
+                                      rows.quant_stride, first + begin, second + begin);
+    });
+  }
+  const Ints scales = terms.scale[step_of_block * (kStep / F::kGroup) / 2];
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    const Ints of_pair =
+        V::LowerHalvesOf(first[t], V::template ShiftLeft<16 - kRaised>(second[t]));
+    of_tokens.unscaled[t] = V::AddHalfProducts(of_tokens.unscaled[t], of_pair, scales);
   }
 }
 
@@ -503,15 +589,21 @@ template <typename V, typename F, int kTokens, int... kParts>
                                                  int64_t first_step,
                                                  DirectSums<V, F, kTokens>* sums,
                                                  std::integer_sequence<int, kParts...> /*parts*/) {
-  using Terms = DirectTerms<V, F, kTokens>;
+  using Terms = DirectTerms<V, F>;
   BlockPlace places[] = {first.Below(kParts * V::kLanes)...};
   const Terms terms[] = {Terms(places[kParts])...};
   // Inlined early, by attributes: GCC 12 would keep `places` and `sums` in memory.
   const auto multiply_chunk = [&](int chunk) __attribute__((always_inline)) {
     ForEachPhase<F>([&]<int phase>() __attribute__((always_inline)) {
-      (MultiplyStep<V, F, kTokens, phase>(places[kParts], chunk, terms[kParts], rows, first_step,
-                                          sums[kParts]),
-       ...);
+      if constexpr (!kScalesPairs<V, F>) {
+        (MultiplyStep<V, F, kTokens, phase>(places[kParts], chunk, terms[kParts], rows, first_step,
+                                            sums[kParts]),
+         ...);
+      } else if constexpr (!kPairsSteps<V, F> || phase % 2 == 0) {
+        (MultiplyPair<V, F, kTokens, phase>(places[kParts], chunk, terms[kParts], rows, first_step,
+                                            sums[kParts]),
+         ...);
+      }
     });
   };
   if constexpr (kLoadsWholeLines<V, F> && kTokens == 1) {

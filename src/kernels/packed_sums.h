@@ -156,7 +156,7 @@ struct Terms<V, F> {
   }
 };
 
-// The scales of its pairs of groups, as AddPair takes them.
+// The scales of its pairs of groups, those of the second in the upper halves.
 template <typename V, typename F>
 struct PairTerms {
   typename V::Ints scale[kPairsOfWide<F>];
@@ -164,7 +164,7 @@ struct PairTerms {
   [[gnu::always_inline]] explicit PairTerms(const BlockPlace& at) {
 #pragma GCC unroll 8
     for (int pair = 0; pair < kPairsOfWide<F>; ++pair) {
-      scale[pair] = ScalesOf<V, F>(at, 2 * pair + 1, 2 * pair);
+      scale[pair] = ScalesOf<V, F>(at, 2 * pair, 2 * pair + 1);
     }
   }
 };

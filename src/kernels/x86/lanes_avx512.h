@@ -118,6 +118,10 @@ struct Vectors16 {
   THAW_INLINE Ints ShiftRightSignedHalves(Ints x) {
     return _mm512_srai_epi16(x, n);
   }
+  // The lower halves of the words of `low` and the upper ones of `high`.
+  THAW_INLINE Ints LowerHalvesOf(Ints low, Ints high) {
+    return _mm512_mask_mov_epi16(high, 0x55555555, low);
+  }
   THAW_INLINE Ints MultiplyHalves(Ints a, Ints b) { return _mm512_mullo_epi16(a, b); }
   THAW_INLINE Ints ZeroWhereEqual(Ints x, Ints y) {
     return _mm512_maskz_mov_epi32(_mm512_cmpneq_epi32_mask(x, y), x);
