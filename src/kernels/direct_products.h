@@ -509,19 +509,31 @@ template <typename V, typename F, int kTokens, int phase>
   }
 }
 
-// The weights of element `index` of a block, for all rows of a vector. Unsigned, so that divisions
-// by powers of two are shifts.
+// Number `index` of a block, for all rows of a vector, its zero point taken off. Unsigned, so that
+// divisions by powers of two are shifts.
+template <typename V, typename F>
+[[gnu::always_inline]] inline typename V::Ints NumberOfAny(const BlockPlace& place,
+                                                           uint32_t index) {
+  constexpr int kZero = kZeroOf<V, F>;
+  if constexpr (requires { F::template ElementAt<V>(place, index); }) {
+    const auto number = F::template ElementAt<V>(place, index);
+    if constexpr (kZero == 0) return number;
+    return V::Subtract(number, V::Broadcast(kZero));
+  } else {
+    const uint32_t step = index / 32;
+    const typename V::Ints line =
+        LoadLine<V, F>(place, static_cast<int>(step / F::kPhases),
+                       static_cast<int>(step % F::kPhases), static_cast<int>(index % 32 / 4));
+    return V::template Dot<F::kBits, 1>(&line, kOneAt[index % 4], V::Broadcast(-kZero));
+  }
+}
+
+// The weights of element `index` of a block.
 template <typename V, typename F>
 [[gnu::always_inline]] inline typename V::Floats WeightsAt(const BlockPlace& place,
                                                            uint32_t index) {
-  const uint32_t step = index / 32;
-  const typename V::Ints line =
-      LoadLine<V, F>(place, static_cast<int>(step / F::kPhases),
-                     static_cast<int>(step % F::kPhases), static_cast<int>(index % 32 / 4));
-  const typename V::Ints numbers =
-      V::template Dot<F::kBits, 1>(&line, kOneAt[index % 4], V::Broadcast(-kZeroOf<V, F>));
-  const Term<V> term = TermOf<V, F>(place, static_cast<int>(index / F::kGroup));
-  return WeightOf<V, F>(term, V::ToFloats(numbers));
+  const Term<V> term = TermOfAny<V, F>(place, static_cast<int>(index / F::kGroup));
+  return WeightOf<V, F>(term, V::ToFloats(NumberOfAny<V, F>(place, index)));
 }
 
 // Lines that memory brings while an outlier is added to a vector, or to all parts of the rows.

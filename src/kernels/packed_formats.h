@@ -146,9 +146,79 @@ template <typename V, typename F>
   return V::And(F::template NibblesOf<V>(at, chunk, j), V::BroadcastByte(0xf0));
 }
 
+inline constexpr int32_t kShifts[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
+                                        11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+                                        22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+
+// x >> n in every word, for an n that is not known before. A number in a register would take two
+// more instructions to reach the vectors.
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints ShiftRightByAny(typename V::Ints x, uint32_t n) {
+  return V::ShiftRightLoaded(x, kShifts + n);
+}
+
+// A part of a number of one row: (word >> shift) & mask, of a word of line `line`.
+struct Piece {
+  uint32_t line = 0;
+  uint32_t shift = 0;
+  uint32_t mask = 0;
+};
+
+// The bits of a piece, of any one.
+template <typename V>
+[[gnu::always_inline]] inline typename V::Ints BitsOf(const BlockPlace& at, const Piece& piece) {
+  return V::And(ShiftRightByAny<V>(V::Load(at.Line(piece.line)), piece.shift),
+                V::Broadcast(static_cast<int32_t>(piece.mask)));
+}
+
+// The pieces of the elements of a step that lies as tensor/packed_numbers.h says.
+template <int kBits>
+struct StepPieces {
+  struct {
+    int32_t byte;  // of the step, where the line begins
+    int32_t shift;
+    int32_t mask;
+  } of[32][kMostPiecesOf<kBits>];
+};
+
+template <int kBits>
+inline constexpr auto kStepPieces = [] {
+  StepPieces<kBits> pieces;
+  for (int element = 0; element < 32; ++element) {
+    for (int i = 0; i < kMostPiecesOf<kBits>; ++i) {
+      const NumberPiece piece = kNumberPieces<kBits>[element / 4][i];
+      pieces.of[element][i] = {static_cast<int32_t>(kLineBytes) * piece.line,
+                               8 * (element % 4) + piece.shift(), piece.mask()};
+    }
+  }
+  return pieces;
+}();
+
+// Element `index` of a step in every word. What differs between elements is loaded: a branch would
+// be taken wrongly.
+template <typename V, int kBits>
+[[gnu::always_inline]] inline typename V::Ints ElementOfStep(const std::byte* lines,
+                                                             uint32_t index) {
+  const auto& pieces = kStepPieces<kBits>.of[index];
+  typename V::Ints number = V::Broadcast(0);
+#pragma GCC unroll 3
+  for (int i = 0; i < kMostPiecesOf<kBits>; ++i) {
+    const typename V::Ints words = V::Load(lines + pieces[i].byte);
+    number = V::Or(number, V::And(V::ShiftRightLoaded(words, &pieces[i].shift),
+                                  V::Broadcast(pieces[i].mask)));
+  }
+  return number;
+}
+
+// The same of kLines lines of low nibbles and then their high ones.
+template <int kLines>
+constexpr Piece PieceOfNibble(uint32_t first_line, uint32_t index) {
+  const uint32_t line = index / 4;
+  return {first_line + line % kLines, 8 * (index % 4) + 4 * (line / kLines), 0x0f};
+}
+
 // Number j of a step that lies as tensor/packed_numbers.h says; line(i) is one of its kBits lines.
-// Where j is known the compiler leaves out pieces that a number does not have; elsewhere, as for
-// outliers, which can be anywhere, they come without a branch, which would be taken wrongly.
+// Where j is known the compiler leaves out pieces that a number does not have.
 template <typename V, int kBits, typename Line>
 [[gnu::always_inline]] inline typename V::Ints NumberOf(const Line& line, int j) {
   typename V::Ints number = V::BroadcastByte(0);
@@ -182,6 +252,12 @@ struct StepFormat : Base {
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int step,
                                                                int /*phase*/, int j) {
     return NumberOf<V, kBits>([&](int i) { return StepLine<V>(at, step, i); }, j);
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints ElementAt(const BlockPlace& at,
+                                                                  uint32_t index) {
+    return ElementOfStep<V, kBits>(at.Line(kHeadLines + kStepLines * (index / 32)), index % 32);
   }
 };
 
@@ -240,6 +316,12 @@ struct FourBitFormat : Base {
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int /*chunk*/,
                                                                int /*phase*/, int j) {
     return NibbleOfFour<V>(at, 0, j);
+  }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints ElementAt(const BlockPlace& at,
+                                                                  uint32_t index) {
+    return BitsOf<V>(at, PieceOfNibble<4>(0, index));
   }
 };
 
@@ -376,11 +458,15 @@ struct LargeFormat {
 };
 
 // Those whose terms are whole numbers times the halves that lead: a scale, and an offset to be
-// taken off.
+// taken off. Term 0, 1, ... of a block has kTermPieces pieces ScalePiece(term, i), and MinimumPiece
+// where it has offsets; those of four terms differ by bytes. The second one is shifted left by
+// kSecondUp, and kScaleZero taken off the scale.
 struct WholeTermFormat : LargeFormat {
   static constexpr bool kHasWholeTerms = true;
   static constexpr bool kHasSignedScales = true;
   static constexpr bool kHasOffsets = false;
+  static constexpr int kSecondUp = 0;
+  static constexpr int kScaleZero = 0;
 
   template <typename V>
   [[gnu::always_inline]] static inline Term<V> BlockTermOf(const BlockPlace& at) {
@@ -403,19 +489,19 @@ struct WholeOffsetFormat : WholeTermFormat {
 struct SixBitFormat : WholeOffsetFormat {
   static constexpr int kZero = 0;
   static constexpr int kGroup = 32;
+  static constexpr int kTermPieces = 2;
 
+  static constexpr Piece ScalePiece(uint32_t term, int i) { return PieceOf(term, i, 0); }
+  static constexpr Piece MinimumPiece(uint32_t term, int i) { return PieceOf(term, i, 1); }
+
+ private:
   // Of the first four groups the words hold all bits, of the others the upper two, and the third
   // word their lower four.
-  template <typename V>
-  [[gnu::always_inline]] static inline FourTerms<V> FourTermsOf(const BlockPlace& at, int four) {
-    const typename V::Ints scales = V::Load(at.Line(0));
-    const typename V::Ints minima = V::Load(at.Line(1));
-    const typename V::Ints all = V::BroadcastByte(0x3f);
-    if (four == 0) return {V::And(scales, all), V::And(minima, all)};
-    const typename V::Ints upper = V::BroadcastByte(0x30);
-    const typename V::Ints lower = V::Load(at.Line(2));
-    return {V::Or(LowNibbles<V>(lower), V::And(V::template ShiftRight<2>(scales), upper)),
-            V::Or(HighNibbles<V>(lower), V::And(V::template ShiftRight<2>(minima), upper))};
+  static constexpr Piece PieceOf(uint32_t term, int i, uint32_t is_minimum) {
+    const uint32_t byte = 8 * (term % 4);
+    const uint32_t is_upper = term / 4;  // reckoned with, as a branch would be taken wrongly
+    if (i == 1) return {2, byte + 4 * is_minimum, is_upper * 0x0f};
+    return {is_minimum, byte + 2 * is_upper, 0x3f - is_upper * 0x0f};
   }
 };
 
@@ -439,6 +525,12 @@ struct FormatQ4_K : SixBitFormat {
                                                                int phase, int j) {
     return LowNibbles<V>(V::ShiftRight(NibblesOf<V>(at, chunk, j), 4 * phase));
   }
+
+  template <typename V>
+  [[gnu::always_inline]] static inline typename V::Ints ElementAt(const BlockPlace& at,
+                                                                  uint32_t index) {
+    return BitsOf<V>(at, PieceOfNibble<8>(3 + 8 * (index / 64), index % 64));
+  }
 };
 
 struct FormatQ5_K : StepFormat<SixBitFormat, 5, 3> {};
@@ -452,11 +544,13 @@ template <typename V>
 struct FormatQ2_K : StepFormat<WholeOffsetFormat, 2, 4> {
   static constexpr int kZero = 0;
   static constexpr int kGroup = 16;
+  static constexpr int kTermPieces = 1;
 
-  template <typename V>
-  [[gnu::always_inline]] static inline FourTerms<V> FourTermsOf(const BlockPlace& at, int four) {
-    const typename V::Ints words = V::Load(at.Line(four));
-    return {LowNibbles<V>(words), HighNibbles<V>(words)};
+  static constexpr Piece ScalePiece(uint32_t term, int /*i*/) {
+    return {term / 4, 8 * (term % 4), 0x0f};
+  }
+  static constexpr Piece MinimumPiece(uint32_t term, int /*i*/) {
+    return {term / 4, 8 * (term % 4) + 4, 0x0f};
   }
 };
 
@@ -465,15 +559,15 @@ struct FormatQ3_K : StepFormat<WholeTermFormat, 3, 3> {
   static constexpr int kLeadBytes = 2;
   static constexpr int kZero = 4;
   static constexpr int kGroup = 16;
+  static constexpr int kTermPieces = 2;
+  static constexpr int kSecondUp = 4;
+  static constexpr int kScaleZero = 32;
 
   // s[0:4] = nibble g / 8 of byte g % 8; s[4:6] = bits 2 (g / 4) of byte 8 + g % 4.
-  template <typename V>
-  [[gnu::always_inline]] static inline FourTerms<V> FourTermsOf(const BlockPlace& at, int four) {
-    const typename V::Ints low =
-        LowNibbles<V>(V::ShiftRight(V::Load(at.Line(four % 2)), 4 * (four / 2)));
-    const typename V::Ints high = TwoBits<V>(V::Load(at.Line(2)), four);
-    return {V::SubtractBytes(V::Or(low, V::template ShiftLeft<4>(high)), V::BroadcastByte(32)),
-            V::Broadcast(0)};
+  static constexpr Piece ScalePiece(uint32_t term, int i) {
+    const uint32_t byte = 8 * (term % 4);
+    if (i == 1) return {2, byte + 2 * (term / 4), 0x03};
+    return {term / 4 % 2, byte + 4 * (term / 8), 0x0f};
   }
 };
 
@@ -482,10 +576,10 @@ struct FormatQ6_K : StepFormat<WholeTermFormat, 6, 4> {
   static constexpr int kLeadBytes = 2;
   static constexpr int kZero = 32;
   static constexpr int kGroup = 16;
+  static constexpr int kTermPieces = 1;
 
-  template <typename V>
-  [[gnu::always_inline]] static inline FourTerms<V> FourTermsOf(const BlockPlace& at, int four) {
-    return {V::Load(at.Line(four)), V::Broadcast(0)};
+  static constexpr Piece ScalePiece(uint32_t term, int /*i*/) {
+    return {term / 4, 8 * (term % 4), 0xff};
   }
 };
 

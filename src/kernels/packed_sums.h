@@ -78,23 +78,91 @@ constexpr int TermOfGroup(int group) {
   return group;
 }
 
-// The scale and offset of one group of a block.
+// The numbers of four terms of a block that piece(i) begin, in the bytes of words.
+template <typename V, typename F, typename PieceOf>
+[[gnu::always_inline]] inline typename V::Ints FourFromPieces(const BlockPlace& at,
+                                                              const PieceOf& piece) {
+  const auto bits = [&](int i) {
+    const Piece of_first = piece(i);
+    const auto words =
+        V::ShiftRight(V::Load(at.Line(of_first.line)), static_cast<int>(of_first.shift));
+    return V::And(words, V::BroadcastByte(static_cast<int>(of_first.mask)));
+  };
+  if (F::kTermPieces == 1 || piece(1).mask == 0) return bits(0);
+  return V::Or(bits(0), V::template ShiftLeft<F::kSecondUp>(bits(1)));
+}
+
+// The number of any one term in every word.
+template <typename V, typename F, typename PieceOf>
+[[gnu::always_inline]] inline typename V::Ints OneFromPieces(const BlockPlace& at,
+                                                             const PieceOf& piece) {
+  const auto bits = BitsOf<V>(at, piece(0));
+  if constexpr (F::kTermPieces == 1) return bits;
+  return V::Or(bits, V::template ShiftLeft<F::kSecondUp>(BitsOf<V>(at, piece(1))));
+}
+
+// Terms [4 * four, 4 * four + 4) of a block.
+template <typename V, typename F>
+[[gnu::always_inline]] inline FourTerms<V> FourTermsOf(const BlockPlace& at, int four) {
+  const auto first = static_cast<uint32_t>(4 * four);
+  FourTerms<V> terms;
+  terms.scales = FourFromPieces<V, F>(at, [&](int i) { return F::ScalePiece(first, i); });
+  if constexpr (F::kScaleZero != 0) {
+    terms.scales = V::SubtractBytes(terms.scales, V::BroadcastByte(F::kScaleZero));
+  }
+  if constexpr (F::kHasOffsets) {
+    terms.minima = FourFromPieces<V, F>(at, [&](int i) { return F::MinimumPiece(first, i); });
+  }
+  return terms;
+}
+
+// A term from the whole numbers that belong to it.
+template <typename V, typename F>
+[[gnu::always_inline]] inline Term<V> WholeTerm(const BlockPlace& at, typename V::Ints scale,
+                                                typename V::Ints minimum) {
+  const Term<V> of_block = F::template BlockTermOf<V>(at);
+  Term<V> term{V::Multiply(of_block.scale, V::ToFloats(scale)), V::Zero()};
+  if constexpr (F::kHasOffsets) {
+    term.offset = V::Multiply(of_block.offset, V::ToFloats(minimum));
+  }
+  return term;
+}
+
+// The scale and offset of one group of a block, which is known before.
 template <typename V, typename F>
 [[gnu::always_inline]] inline Term<V> TermOf(const BlockPlace& at, int group) {
   if constexpr (HasWholeTerms<F>) {
-    const Term<V> of_block = F::template BlockTermOf<V>(at);
-    const int of_block_term = TermOfGroup<F>(group);
-    const FourTerms<V> of_four = F::template FourTermsOf<V>(at, of_block_term / 4);
-    const auto number = [&](typename V::Ints bytes) {
-      return V::ToFloats(SignedByteOf<V>(bytes, of_block_term % 4));
-    };
-    Term<V> term{V::Multiply(of_block.scale, number(of_four.scales)), V::Zero()};
+    const int term = TermOfGroup<F>(group);
+    const FourTerms<V> of_four = FourTermsOf<V, F>(at, term / 4);
+    const auto number = [&](typename V::Ints bytes) { return SignedByteOf<V>(bytes, term % 4); };
     if constexpr (F::kHasOffsets) {
-      term.offset = V::Multiply(of_block.offset, number(of_four.minima));
+      return WholeTerm<V, F>(at, number(of_four.scales), number(of_four.minima));
+    } else {
+      return WholeTerm<V, F>(at, number(of_four.scales), V::Broadcast(0));
     }
-    return term;
   } else {
     return F::template TermOf<V>(at, group);
+  }
+}
+
+// The same of any group.
+template <typename V, typename F>
+[[gnu::always_inline]] inline Term<V> TermOfAny(const BlockPlace& at, int group) {
+  if constexpr (HasWholeTerms<F>) {
+    const auto term = static_cast<uint32_t>(TermOfGroup<F>(group));
+    auto scale = OneFromPieces<V, F>(at, [&](int i) { return F::ScalePiece(term, i); });
+    if constexpr (F::kScaleZero != 0) {
+      scale = V::Subtract(scale, V::Broadcast(F::kScaleZero));
+    } else if constexpr (F::kHasSignedScales) {
+      scale = SignedByteOf<V>(scale, 0);
+    }
+    typename V::Ints minimum = scale;
+    if constexpr (F::kHasOffsets) {
+      minimum = OneFromPieces<V, F>(at, [&](int i) { return F::MinimumPiece(term, i); });
+    }
+    return WholeTerm<V, F>(at, scale, minimum);
+  } else {
+    return TermOf<V, F>(at, group);
   }
 }
 
@@ -118,7 +186,7 @@ struct Terms {
 template <typename V, typename F>
 [[gnu::always_inline]] inline typename V::Ints ScalesOf(const BlockPlace& at, int low, int high) {
   const int first = TermOfGroup<F>(low);
-  return HalvesOfBytes<V, F::kHasSignedScales>(F::template FourTermsOf<V>(at, first / 4).scales,
+  return HalvesOfBytes<V, F::kHasSignedScales>(FourTermsOf<V, F>(at, first / 4).scales,
                                                first % 4, TermOfGroup<F>(high) % 4);
 }
 
@@ -126,7 +194,7 @@ template <typename V, typename F>
 template <typename V, typename F>
 [[gnu::always_inline]] inline typename V::Ints MinimaOf(const BlockPlace& at, int pair) {
   const int first = TermOfGroup<F>(2 * pair);
-  return HalvesOfBytes<V, false>(F::template FourTermsOf<V>(at, first / 4).minima, first % 4,
+  return HalvesOfBytes<V, false>(FourTermsOf<V, F>(at, first / 4).minima, first % 4,
                                  TermOfGroup<F>(2 * pair + 1) % 4);
 }
 
@@ -135,7 +203,7 @@ template <typename V, typename F>
 [[gnu::always_inline]] inline typename V::Ints WholeScaleOf(const BlockPlace& at, int group) {
   if constexpr (V::kScalesHalves) return ScalesOf<V, F>(at, group, group);
   const int term = TermOfGroup<F>(group);
-  const typename V::Ints scales = F::template FourTermsOf<V>(at, term / 4).scales;
+  const typename V::Ints scales = FourTermsOf<V, F>(at, term / 4).scales;
   if constexpr (V::kScalesWords) {
     return SignedByteOf<V>(scales, term % 4);
   } else {
@@ -297,7 +365,10 @@ template <typename F>
                                                       int64_t block, int lane) {
   const int64_t blocks = k / F::kBlock;
   const int64_t first = block / F::kUnitBlocks * F::kUnitBlocks;
-  const int64_t of_unit = blocks - first < F::kUnitBlocks ? blocks - first : F::kUnitBlocks;
+  int64_t of_unit = 1;
+  if constexpr (F::kUnitBlocks > 1) {
+    of_unit = blocks - first < F::kUnitBlocks ? blocks - first : F::kUnitBlocks;
+  }
   return PlaceOf<F>(group + kGroupRows * kBlockBytes<F> * first, of_unit, block - first, lane);
 }
 

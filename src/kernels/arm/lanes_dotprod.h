@@ -129,6 +129,7 @@ struct Lanes4 {
   THAW_INLINE Ints ShiftRight(Ints x, int n) {
     return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(x), vdupq_n_s32(-n)));
   }
+  THAW_INLINE Ints ShiftRightLoaded(Ints x, const int32_t* n) { return ShiftRight(x, *n); }
   THAW_INLINE Ints ZeroWhereEqual(Ints x, Ints y) {
     return vbicq_s32(x, vreinterpretq_s32_u32(vceqq_s32(x, y)));
   }

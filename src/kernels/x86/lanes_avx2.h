@@ -116,6 +116,10 @@ struct Lanes8 {
   }
   THAW_INLINE Ints ShiftLeft(Ints x, int n) { return _mm256_slli_epi32(x, n); }
   THAW_INLINE Ints ShiftRight(Ints x, int n) { return _mm256_srli_epi32(x, n); }
+  // By the number at n, which every word takes from memory.
+  THAW_INLINE Ints ShiftRightLoaded(Ints x, const int32_t* n) {
+    return _mm256_srlv_epi32(x, _mm256_set1_epi32(*n));
+  }
   template <int n>
   THAW_INLINE Ints ShiftRightSigned(Ints x) {
     return _mm256_srai_epi32(x, n);

@@ -354,7 +354,7 @@ template <typename V, typename F>
     V::StoreFloats(of_block.offset, planes.offsets + block * kPanelRows + row);
 #pragma GCC unroll 4
     for (int four = 0; four < kTerms / 4; ++four) {
-      const Ints of_four = F::template FourTermsOf<V>(place, four).minima;
+      const Ints of_four = FourTermsOf<V, F>(place, four).minima;
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) {
         // Numbers of 6 bits, which fit the upper half of a float.
