@@ -233,13 +233,12 @@ template <int kTokens, int kFirst = 0, typename Multiply>
 }
 
 // Adds the products of the lines line(half, 0..kLines) with the activations at `a` of kTokens
-// tokens: those of half 0 to `first`, of half 1, whose activations follow, to `second`, line by line
-// in turn. So the sums that wait for each other are half as many
+// tokens: those of half 0 to `first`, of half 1, whose activations follow, to `second`, line by
+// line in turn. So the sums that wait for each other are half as many
 // (docs/decisions/0007-packed-rows.md).
 template <typename V, typename F, int kTokens, int kLines, typename Line>
 [[gnu::always_inline]] inline void AddProductsOfHalves(const Line& line, const int8_t* a,
-                                                       int64_t token_bytes,
-                                                       typename V::Ints* first,
+                                                       int64_t token_bytes, typename V::Ints* first,
                                                        typename V::Ints* second) {
   // Hidden, so that GCC finds all activations of a token from one address.
   const int8_t* of_token[kTokens];
@@ -317,8 +316,8 @@ template <typename V, typename F, int kTokens, int kFirstHigh>
       typename V::Ints low[n];
 #pragma GCC unroll 4
       for (int t = 0; t < n; ++t) low[t] = V::Broadcast(0);
-      AddProductsOfHalves<V, F, n, 4>(HalvesOf<V, 4>{lines},
-                                      a + first * token_bytes, token_bytes, low, sums + first);
+      AddProductsOfHalves<V, F, n, 4>(HalvesOf<V, 4>{lines}, a + first * token_bytes, token_bytes,
+                                      low, sums + first);
 #pragma GCC unroll 4
       for (int t = 0; t < n; ++t) {
         sums[first + t] = V::Add(V::template ShiftRightSigned<4>(sums[first + t]), low[t]);
@@ -474,7 +473,6 @@ template <typename V, typename F, int kTokens, int phase>
   const int64_t step = first_step + step_of_block;
   const int64_t group = step * (kStep / F::kGroup);
   const int8_t* a = rows.quants + kStep * step;
-  if constexpr (kTokens > 1) asm("" : "+r"(a));
   AskAhead<V, F, kTokens, phase>(place, chunk);
   if constexpr (kPairsSteps<V, F>) AskAhead<V, F, kTokens, phase + 1>(place, chunk);
   Ints first[kTokens];
@@ -503,8 +501,7 @@ template <typename V, typename F, int kTokens, int phase>
   const Ints scales = terms.scale[step_of_block * (kStep / F::kGroup) / 2];
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
-    const Ints of_pair =
-        V::LowerHalvesOf(first[t], V::template ShiftLeft<16 - kRaised>(second[t]));
+    const Ints of_pair = V::LowerHalvesOf(first[t], V::template ShiftLeft<16 - kRaised>(second[t]));
     of_tokens.unscaled[t] = V::AddHalfProducts(of_tokens.unscaled[t], of_pair, scales);
   }
 }

@@ -171,7 +171,8 @@ struct FormatTQ1_0 : TernaryFormat {
     // mean of the lanes rounds up; that of complements is the complement.
     const typename V::Ints rest = V::Xor(bytes, V::BroadcastByte(0xff));
     const typename V::Ints half = V::Or(V::template ShiftRight<1>(rest), V::BroadcastByte(0x80));
-    return TwoBits<V>(V::Xor(V::AverageBytes(rest, half), V::BroadcastByte(0xff)), 3);
+    const typename V::Ints mean = V::Xor(V::AverageBytes(rest, half), V::BroadcastByte(0xff));
+    return V::And(V::template ShiftRight<6>(mean), V::BroadcastByte(3));
   }
 
   template <typename V>

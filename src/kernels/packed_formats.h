@@ -146,6 +146,7 @@ template <typename V, typename F>
   return V::And(F::template NibblesOf<V>(at, chunk, j), V::BroadcastByte(0xf0));
 }
 
+// Counts of bits, to be loaded.
 inline constexpr int32_t kShifts[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
                                         11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
                                         22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
@@ -157,7 +158,8 @@ template <typename V>
   return V::ShiftRightLoaded(x, kShifts + n);
 }
 
-// A part of a number of one row: (word >> shift) & mask, of a word of line `line`.
+// A part of a number of one row: (word >> shift) & mask, of a word of line `line`. Single numbers,
+// as outliers meet, are made of pieces that are not known before.
 struct Piece {
   uint32_t line = 0;
   uint32_t shift = 0;
@@ -204,8 +206,8 @@ template <typename V, int kBits>
 #pragma GCC unroll 3
   for (int i = 0; i < kMostPiecesOf<kBits>; ++i) {
     const typename V::Ints words = V::Load(lines + pieces[i].byte);
-    number = V::Or(number, V::And(V::ShiftRightLoaded(words, &pieces[i].shift),
-                                  V::Broadcast(pieces[i].mask)));
+    number = V::Or(
+        number, V::And(V::ShiftRightLoaded(words, &pieces[i].shift), V::Broadcast(pieces[i].mask)));
   }
   return number;
 }
@@ -534,12 +536,6 @@ struct FormatQ4_K : SixBitFormat {
 };
 
 struct FormatQ5_K : StepFormat<SixBitFormat, 5, 3> {};
-
-// Bits [2 phase, 2 phase + 2) of every byte, in place 0.
-template <typename V>
-[[gnu::always_inline]] inline typename V::Ints TwoBits(typename V::Ints x, int phase) {
-  return V::And(V::ShiftRight(x, 2 * phase), V::BroadcastByte(3));
-}
 
 struct FormatQ2_K : StepFormat<WholeOffsetFormat, 2, 4> {
   static constexpr int kZero = 0;

@@ -186,8 +186,8 @@ struct Terms {
 template <typename V, typename F>
 [[gnu::always_inline]] inline typename V::Ints ScalesOf(const BlockPlace& at, int low, int high) {
   const int first = TermOfGroup<F>(low);
-  return HalvesOfBytes<V, F::kHasSignedScales>(FourTermsOf<V, F>(at, first / 4).scales,
-                                               first % 4, TermOfGroup<F>(high) % 4);
+  return HalvesOfBytes<V, F::kHasSignedScales>(FourTermsOf<V, F>(at, first / 4).scales, first % 4,
+                                               TermOfGroup<F>(high) % 4);
 }
 
 // The minima of a pair of groups.

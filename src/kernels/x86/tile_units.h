@@ -208,7 +208,9 @@ template <typename Tiles, bool kIsFull, bool kHolds, bool kAdds, typename Units>
       constexpr int kFirst = kTileRows * (point - kFrom) / kPoints;
       constexpr int kNext = kTileRows * (point - kFrom + 1) / kPoints;
       Repeat<kNext - kFirst>([&]<int i>() __attribute__((always_inline)) {
-        if (kAdds && (kIsFull || kFirst + i < tokens)) end.template Add<kFirst + i>(of_added);
+        if constexpr (kAdds) {
+          if (kIsFull || kFirst + i < tokens) end.template Add<kFirst + i>(of_added);
+        }
         if constexpr (Units::kAsksAhead) __builtin_prefetch(next_tile + (kFirst + i) * stride);
       });
     }
