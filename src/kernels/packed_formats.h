@@ -1,7 +1,8 @@
 // How the blocks of packed rows (tensor/packed_rows.h) are read into vectors, type by type.
 //
-// A format is a struct of constants and two functions, templates over the vectors of an instruction
-// set (x86/lanes_*.h). A block is read in steps of 32 elements; the steps of a chunk share loads.
+// A format is a struct of constants and a few functions, templates over the vectors of an
+// instruction set (x86/lanes_*.h). A block is read in steps of 32 elements; the steps of a chunk
+// share loads.
 //
 //   kBlock, kUnitBlocks, kLeadBytes, kBodyBytes   sizes in elements, blocks and bytes of one row
 //   kChunks, kPhases    chunks of a block, steps of a chunk
@@ -13,9 +14,9 @@
 //   kPrefetches         whether memory may have to be asked for ahead: blocks of several fields
 //                       lose the hardware's prefetching where not loaded in order (kIsLost)
 //   TermOf              scale and offset of one group of a block; or, where those are whole numbers
-//                       times one of the block, both of these: BlockTermOf and FourTermsOf
-//   kHasSignedScales    whether those whole numbers of scales can be negative
+//                       times one of the block, what WholeTermFormat says
 //   LineOf              four elements of every row: one of the eight lines of a step
+//   ElementAt           any one element of every row, with its zero point; absent: of its line
 //   FirstHighLine, NibblesOf   of formats of nothing but nibbles: from which line of a step on they
 //                       are the high ones, and the bytes that a line's nibbles are halves of
 //
@@ -462,7 +463,7 @@ struct LargeFormat {
 // Those whose terms are whole numbers times the halves that lead: a scale, and an offset to be
 // taken off. Term 0, 1, ... of a block has kTermPieces pieces ScalePiece(term, i), and MinimumPiece
 // where it has offsets; those of four terms differ by bytes. The second one is shifted left by
-// kSecondUp, and kScaleZero taken off the scale.
+// kSecondUp, and kScaleZero taken off the scale; kHasSignedScales: it can be negative.
 struct WholeTermFormat : LargeFormat {
   static constexpr bool kHasWholeTerms = true;
   static constexpr bool kHasSignedScales = true;

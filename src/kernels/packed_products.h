@@ -8,7 +8,7 @@
 //   kTakesLinesInTurn   a few tokens are multiplied line by line; kHalvesLines: to two sums each
 //   kTakesHighNibbles   high nibbles are multiplied as 16 times the numbers
 //   OctetVectors    few tokens take the signs of a grid's magnitudes; absent: the weights do
-//   kPairsLines     a panel's lines are kept in pairs; kPairsSums: many whole sums scaled so
+//   kPairsLines     a panel's lines are kept in pairs; kPairsSums: whole sums are scaled in pairs
 //   kScalesHalves   sums of products come as halves and are scaled so (AddScaledDot, AddScaledTile)
 //   kScalesWords    AddScaled takes a scale as a word, not as its lower half
 //   k*TileTokens, kTileVectors, kDirectTokens, kMostBatches, kMostPlainTokens   see there
