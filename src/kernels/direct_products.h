@@ -270,7 +270,7 @@ struct HalvesOf {
   }
 };
 
-// Adds the same products, all to one sum.
+// Adds the products of kLines lines to one sum of each token.
 template <typename V, typename F, int kTokens, int kLines>
 [[gnu::always_inline]] inline void AddProducts(const typename V::Ints* lines, const int8_t* a,
                                                int64_t token_bytes,
