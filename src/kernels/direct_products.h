@@ -222,6 +222,7 @@ template <typename V, typename F, int kTokens, int kRaised = 0>
 // Tokens that are multiplied at once where each of them has two sums and eight lines are at hand.
 inline constexpr int kMostTokensOfHalves = 4;
 
+// Calls multiply<first, n>() for those and the next ones, up to kTokens.
 template <int kTokens, int kFirst = 0, typename Multiply>
 [[gnu::always_inline]] inline void ForTokensAtOnce(const Multiply& multiply) {
   constexpr int kLeft = kTokens - kFirst;

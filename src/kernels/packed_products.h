@@ -10,7 +10,7 @@
 //   OctetVectors    few tokens take the signs of a grid's magnitudes; absent: the weights do
 //   kPairsLines     a panel's lines are kept in pairs; kPairsSums: whole sums are scaled in pairs
 //   kScalesHalves   sums of products come as halves and are scaled so (AddScaledDot, AddScaledTile)
-//   kScalesWords    AddScaled takes a scale as a word, not as its lower half
+//   kScalesWords    AddScaled (without kPairsSums) takes a scale as a word, not its lower half
 //   k*TileTokens, kTileVectors, kDirectTokens, kMostBatches, kMostPlainTokens   see there
 //   AsksAhead*(), kAheadBytes*, kMostTokensInOrder   whether memory is to be asked for all weights,
 //       into L1, or L2 if quantized; how far ahead; for how many tokens lines are in order (0016)

@@ -105,8 +105,8 @@ template <typename V, typename F, typename PieceOf>
 template <typename V, typename F>
 [[gnu::always_inline]] inline FourTerms<V> FourTermsOf(const BlockPlace& at, int four) {
   const auto first = static_cast<uint32_t>(4 * four);
-  FourTerms<V> terms;
-  terms.scales = FourFromPieces<V, F>(at, [&](int i) { return F::ScalePiece(first, i); });
+  FourTerms<V> terms{FourFromPieces<V, F>(at, [&](int i) { return F::ScalePiece(first, i); }),
+                     V::Broadcast(0)};
   if constexpr (F::kScaleZero != 0) {
     terms.scales = V::SubtractBytes(terms.scales, V::BroadcastByte(F::kScaleZero));
   }
@@ -134,12 +134,8 @@ template <typename V, typename F>
   if constexpr (HasWholeTerms<F>) {
     const int term = TermOfGroup<F>(group);
     const FourTerms<V> of_four = FourTermsOf<V, F>(at, term / 4);
-    const auto number = [&](typename V::Ints bytes) { return SignedByteOf<V>(bytes, term % 4); };
-    if constexpr (F::kHasOffsets) {
-      return WholeTerm<V, F>(at, number(of_four.scales), number(of_four.minima));
-    } else {
-      return WholeTerm<V, F>(at, number(of_four.scales), V::Broadcast(0));
-    }
+    return WholeTerm<V, F>(at, SignedByteOf<V>(of_four.scales, term % 4),
+                           SignedByteOf<V>(of_four.minima, term % 4));
   } else {
     return F::template TermOf<V>(at, group);
   }
@@ -156,7 +152,7 @@ template <typename V, typename F>
     } else if constexpr (F::kHasSignedScales) {
       scale = SignedByteOf<V>(scale, 0);
     }
-    typename V::Ints minimum = scale;
+    typename V::Ints minimum = V::Broadcast(0);
     if constexpr (F::kHasOffsets) {
       minimum = OneFromPieces<V, F>(at, [&](int i) { return F::MinimumPiece(term, i); });
     }

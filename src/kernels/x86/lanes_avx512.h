@@ -240,10 +240,6 @@ struct Vectors16 {
   THAW_INLINE Ints AddHalfProducts(Ints sum, Ints a, Ints b) {
     return _mm512_dpwssd_epi32(sum, a, b);
   }
-  // sum + x * scale, both of which fit 16 bits, the scale with an upper half of 0.
-  THAW_INLINE Ints AddScaled(Ints sum, Ints x, Ints scale) {
-    return AddHalfProducts(sum, x, scale);
-  }
 };
 
 using Lanes16 = VnniLanes<Vectors16>;
