@@ -103,10 +103,12 @@ std::string PlanTable(const MemoryPlan& plan) {
       Row("  unused", unused, "") +
       Row("floor", plan.floor_bytes, "the least budget with this context, KV cache and threads") +
       Row("weights", plan.weight_bytes, "") +
-      (plan.coded_bytes == 0 ? "" : Row("  coded", plan.coded_bytes, "decoded in each product")) +
-      (plan.thawed_bytes == 0
+      (plan.coded_bytes == 0
            ? ""
-           : Row("  thawed", plan.thawed_bytes, "in memory, of frozen weights")) +
+           : Row("  coded", plan.coded_bytes, "decoded, or looked up, in each product")) +
+      (plan.thawed_bytes == 0 ? ""
+                              : Row("  thawed", plan.thawed_bytes,
+                                    "in memory, of weights that are coded in the file")) +
       Row("  resident", shares.resident_bytes, of_all(shares.resident_bytes)) +
       Row("  streamed", shares.streamed_bytes, shares.streamed_bytes == 0 ? "" : "for every token");
   if (shares.expert_bytes == 0) return table;

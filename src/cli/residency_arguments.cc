@@ -42,8 +42,8 @@ void AddPlanning(CLI::App& command, EngineOptions& engine) {
   command
       .add_option_function<std::string>(
           "--tier", [&engine](const std::string& name) { engine.tier = *FindTier(name); },
-          "How frozen weights are held: coded, thawed, or auto: thawed as far as there is memory "
-          "and that is faster (default: auto)")
+          "How frozen weights, IQ1, IQ2 and IQ3 are held: coded, thawed, or auto: thawed as far as "
+          "there is memory and that is faster (default: auto)")
       ->check(Passes(FindTier))
       ->type_name("auto|coded|thawed")
       ->group(kGroup);

@@ -115,6 +115,7 @@ Result<Computing> SelectChecked(const EngineOptions& options,
   std::vector<FrozenKind> kinds;
   for (const WeightMatrix& matrix : matrices) {
     types.push_back(matrix.type);
+    types.push_back(matrix.thawed_type());
     if (matrix.is_frozen()) kinds.push_back(matrix.frozen->kind);
   }
   THAW_ASSIGN(const KernelTable* kernels, SelectCheckedKernels(options.kernels, types));
@@ -123,15 +124,25 @@ Result<Computing> SelectChecked(const EngineOptions& options,
   return Computing{.kernels = kernels, .decoder = decoder};
 }
 
-// Marks the frozen weights that are faster thawed and holds those of them thawed for which there is
-// memory beside all others: `map` and `plan` become those of that. By rates that are measured
-// within the plan's budget. Where that has no room for measuring or for changing forms later,
-// nothing is.
+// Holds as many tiles of input.map, which is `map`, thawed as have their places within a budget,
+// and plans so. Fails where not even coded ones can do with it.
+Result<MemoryPlan> ThawWhatFitsInto(uint64_t budget_bytes, MemoryPlanInput input, TileMap& map) {
+  input.budget = {.base = BudgetRequest::Base::kNothing, .bytes = budget_bytes};
+  ThawWhatFits(map, [&] {
+    const auto plan = MakeMemoryPlan(input);
+    return plan && plan->shares.HoldsAll();
+  });
+  return MakeMemoryPlan(input);
+}
+
+// Marks the weights that are faster thawed and holds those of them thawed for which there is memory
+// beside all others: `map` and `plan` become those of that. By rates that are measured within the
+// plan's budget. Where that has no room for measuring or for changing forms later, nothing is.
 Result<void> ThawWhatIsFaster(const EngineOptions& options, const Computing& computing,
                               std::vector<WeightMatrix> matrices, MemoryPlanInput input,
                               TileMap& map, MemoryPlan& plan) {
   const KernelTable& kernels = *computing.kernels;
-  const std::vector<WeightForm> forms = FormsOfFrozen(matrices);
+  const std::vector<WeightForm> forms = FormsToChooseFrom(matrices);
   if (forms.empty()) return {};
   ThreadPool pool(options.threads);
   RatesRequest request{
@@ -139,24 +150,21 @@ Result<void> ThawWhatIsFaster(const EngineOptions& options, const Computing& com
   request.limits.memory_bytes = std::min(request.limits.memory_bytes, plan.weight_capacity_bytes);
   const auto rates = ObtainRates(request, kernels, pool);
   if (!rates) {
-    LogInfo("frozen weights stay coded: {}", rates.error().message);
+    LogInfo("weights stay coded: {}", rates.error().message);
     return {};
   }
   if (!MarkFasterThawed(*rates, matrices)) return {};
   // Of the floor at which they are coded.
-  input.budget = {.base = BudgetRequest::Base::kNothing, .bytes = plan.budget_bytes};
+  const uint64_t floor = plan.floor_bytes;
+  const uint64_t budget = plan.budget_bytes;
   THAW_ASSIGN(TileMap chosen, CreateMap(kernels, std::move(matrices)));
   input.map = &chosen;
-  if (const auto coded = MakeMemoryPlan(input); !coded) {
-    LogInfo("frozen weights stay coded: {}", coded.error().message);
+  auto of_chosen = ThawWhatFitsInto(budget, input, chosen);
+  if (!of_chosen) {
+    LogInfo("weights stay coded: {}", of_chosen.error().message);
     return {};
   }
-  ThawWhatFits(chosen, [&] {
-    const auto of_it = MakeMemoryPlan(input);
-    return of_it && of_it->shares.HoldsAll();
-  });
-  const uint64_t floor = plan.floor_bytes;
-  THAW_ASSIGN(plan, MakeMemoryPlan(input));
+  plan = *of_chosen;
   plan.floor_bytes = floor;
   map = std::move(chosen);
   return {};
@@ -173,7 +181,7 @@ Result<Engine::Opened> Engine::Open(const std::string& path, const EngineOptions
   filled.kv_type = KvCache::TypeToKeep(description.config, filled.kv_type, *computing.kernels);
   std::vector<WeightMatrix> matrices = std::exchange(description.matrices, {});
   for (WeightMatrix& matrix : matrices) {
-    matrix.form = options.tier == Tier::kThawed ? FrozenForm::kThawed : FrozenForm::kCoded;
+    matrix.form = options.tier == Tier::kThawed ? TileForm::kThawed : TileForm::kCoded;
   }
   THAW_ASSIGN(TileMap map, CreateMap(*computing.kernels, matrices));
   // Now, not at their first use, so that the plan knows what they take.
@@ -226,7 +234,10 @@ Result<PlanReport> Engine::Forecast(const std::string& path, const EngineOptions
                                     const RatesSource& source) {
   THAW_ASSIGN(const Opened opened, Open(path, options));
   std::vector<WeightForm> types;
-  for (const TypeBytes& part : BytesByType(opened.map)) types.push_back(part.type);
+  if (opened.map.changes_forms()) types = FormsToChooseFrom(opened.map.matrices());
+  for (const TypeBytes& part : BytesByType(opened.map)) {
+    if (std::ranges::find(types, part.type) == types.end()) types.push_back(part.type);
+  }
   const File& file = *opened.map.matrix_of(0).file;
   ThreadPool pool(opened.options.threads);
   PlanReport report{.plan = opened.plan};
@@ -240,18 +251,24 @@ Result<PlanReport> Engine::Forecast(const std::string& path, const EngineOptions
   const ModelConfig& config = opened.description.config;
   report.speed = ForecastSpeed(report.plan, config, opened.map, report.rates, report.device);
 
+  TileMap map = opened.map;
   MemoryPlanInput input = opened.plan_input;
   input.config = &config;
-  input.map = &opened.map;
+  input.map = &map;
   input.context = report.plan.context;
+  // A little more than the weights, because slots and alignment take some.
+  const double most = 1.05 *
+                      static_cast<double>(std::max(map.most_span_bytes(), map.weight_bytes())) /
+                      static_cast<double>(map.weight_bytes());
   constexpr int kSteps = 16;
   for (int step = 0; step <= kSteps; ++step) {
-    // A little more than the weights, because slots and alignment take some.
-    input.budget = {.base = BudgetRequest::Base::kFloor,
-                    .fraction = 1.05 * static_cast<double>(step) / kSteps};
-    THAW_ASSIGN(const MemoryPlan plan, MakeMemoryPlan(input));
-    const SpeedForecast speed =
-        ForecastSpeed(plan, config, opened.map, report.rates, report.device);
+    input.budget = {.base = BudgetRequest::Base::kFloor, .fraction = most * step / kSteps};
+    map.SetThawed([](int32_t) { return false; });
+    THAW_ASSIGN(MemoryPlan plan, MakeMemoryPlan(input));
+    if (map.changes_forms()) {
+      THAW_ASSIGN(plan, ThawWhatFitsInto(plan.budget_bytes, input, map));
+    }
+    const SpeedForecast speed = ForecastSpeed(plan, config, map, report.rates, report.device);
     report.curve.push_back({.budget_bytes = plan.budget_bytes,
                             .read_bytes_per_token = plan.bytes_read_per_token(),
                             .decode_tok_per_s = speed.decode_tok_per_s});
@@ -286,7 +303,7 @@ Result<std::unique_ptr<Engine>> Engine::Load(const std::string& path, const Engi
       .decoder = opened.computing.decoder};
   std::unique_ptr<Engine> engine(new Engine(std::move(opened)));
   THAW_TRY(engine->ClaimShares());
-  engine->changes_forms_ = std::ranges::any_of(map.matrices(), &WeightMatrix::changes_form);
+  engine->changes_forms_ = map.changes_forms();
   THAW_ASSIGN(engine->cache_, WeightCache::Create(std::move(map), cache_options));
   THAW_ASSIGN(engine->model_, Model::Create(std::move(description), *engine->cache_,
                                             engine->kernels_, engine->pool_,

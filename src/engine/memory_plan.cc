@@ -154,9 +154,9 @@ void CountForms(const TileMap& map, MemoryPlan& plan) {
   plan.coded_bytes = 0;
   plan.thawed_bytes = 0;
   for (int32_t i = 0; i < map.tile_count(); ++i) {
-    if (!map.matrix_of(i).is_frozen()) continue;
+    if (!map.matrix_of(i).has_forms()) continue;
     const Tile& tile = map.tile(i);
-    (tile.is_coded ? plan.coded_bytes : plan.thawed_bytes) += tile.memory_bytes;
+    (tile.is_thawed ? plan.thawed_bytes : plan.coded_bytes) += tile.memory_bytes;
   }
 }
 

@@ -37,8 +37,8 @@ struct MemoryPlan {
   int64_t logits_chunk = 0;   // positions whose logits are computed at a time
 
   uint64_t weight_bytes = 0;
-  uint64_t coded_bytes = 0;   // of them, of frozen weights that stay coded in memory
-  uint64_t thawed_bytes = 0;  // in memory, of frozen weights that are thawed when they are read
+  uint64_t coded_bytes = 0;   // of them, that stay coded in memory, of weights with two forms
+  uint64_t thawed_bytes = 0;  // in memory, of such weights that are thawed when they are read
   uint64_t slot_bytes = 0;    // for weights without memory of their own
   WeightShares shares = {};
 
@@ -76,7 +76,7 @@ struct MemoryPlanInput {
   BudgetRequest budget = {};
 };
 
-// What of the plan the forms of frozen weights decide: coded_bytes and thawed_bytes.
+// What of the plan the forms of weights decide: coded_bytes and thawed_bytes.
 void CountForms(const TileMap& map, MemoryPlan& plan);
 
 // kResourceExhausted below the floor: states it, and what could be lowered.

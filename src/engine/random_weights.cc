@@ -58,6 +58,12 @@ constexpr ScaleLayout kLayouts[] = {
     {kTQ2_0, kHalf, offsetof(BlockTQ2_0, d)},
     {kMXFP4, kE8M0, offsetof(BlockMXFP4, e)},
     {kNVFP4, kUE4M3, offsetof(BlockNVFP4, d), sizeof(BlockNVFP4::d)},
+    {kThawedIQ2_XXS, kHalf, offsetof(BlockThawedIQ2_XXS, d)},
+    {kThawedIQ2_S, kHalf, offsetof(BlockThawedIQ2_S, d)},
+    {kThawedIQ3_XXS, kHalf, offsetof(BlockThawedIQ3_XXS, d)},
+    {kThawedIQ3_S, kHalf, offsetof(BlockThawedIQ3_S, d)},
+    {kThawedIQ1_S, kHalf, offsetof(BlockThawedIQ1_S, d)},
+    {kThawedIQ1_M, kHalf, offsetof(BlockThawedIQ1_M, d)},
 };
 
 const ScaleLayout& LayoutOf(ElementType type) {

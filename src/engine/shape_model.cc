@@ -427,7 +427,7 @@ Result<const ModelShape*> FindShape(std::string_view name) {
 Result<ElementType> FindWeightType(std::string_view name) {
   std::vector<std::string_view> known;
   for (const ElementTypeInfo& info : AllElementTypes()) {
-    if (!CanMultiply(info.type)) continue;
+    if (!CanMultiply(info.type) || !IsInFiles(info.type)) continue;
     if (std::ranges::equal(std::string_view(info.name), name, {}, Upper, Upper)) return info.type;
     known.push_back(info.name);
   }

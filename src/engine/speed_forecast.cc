@@ -29,12 +29,12 @@ std::vector<TypeBytes> BytesByType(const TileMap& map) {
   for (int32_t tile = 0; tile < map.tile_count(); ++tile) {
     const WeightMatrix& matrix = map.matrix_of(tile);
     const Tile& where = map.tile(tile);
-    const WeightForm type(matrix.type, where.is_coded);
+    const WeightForm type(where.type, where.is_coded);
     auto found = std::ranges::find(all, type, &TypeBytes::type);
     if (found == all.end()) found = all.insert(all.end(), {.type = type, .bytes = 0});
-    const auto thawed = static_cast<double>(where.row_count * matrix.row_bytes());
+    const auto rows = static_cast<double>(where.row_count * RowBytes(where.type, matrix.cols));
     found->bytes +=
-        static_cast<uint64_t>(map.visited_bytes(tile) * thawed / static_cast<double>(where.bytes));
+        static_cast<uint64_t>(map.visited_bytes(tile) * rows / static_cast<double>(where.bytes));
   }
   return all;
 }

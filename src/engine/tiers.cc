@@ -10,11 +10,18 @@ namespace {
 // Rates that are measured differ by this much from one time to the next.
 constexpr double kNoise = 1.05;
 
-bool IsFasterThawed(const MachineRates& rates, ElementType type) {
-  const MatMulRate* thawed = rates.FindMatMul(type);
-  const MatMulRate* coded = rates.FindMatMul(WeightForm(type, /*coded=*/true));
-  THAW_CHECK(thawed != nullptr && coded != nullptr);
-  return thawed->decode_bytes_per_second > kNoise * coded->decode_bytes_per_second;
+WeightForm CodedForm(const WeightMatrix& matrix) { return {matrix.type, matrix.is_frozen()}; }
+
+// Rows a second that one token is multiplied with.
+double RowRate(const MachineRates& rates, const WeightForm& form, int64_t cols) {
+  const MatMulRate* rate = rates.FindMatMul(form);
+  THAW_CHECK(rate != nullptr);
+  return rate->decode_bytes_per_second / static_cast<double>(RowBytes(form.type, cols));
+}
+
+bool IsFasterThawed(const MachineRates& rates, const WeightMatrix& matrix) {
+  return RowRate(rates, matrix.thawed_type(), matrix.cols) >
+         kNoise * RowRate(rates, CodedForm(matrix), matrix.cols);
 }
 
 }  // namespace
@@ -27,14 +34,12 @@ Result<Tier> FindTier(std::string_view name) {
               name);
 }
 
-std::vector<WeightForm> FormsOfFrozen(std::span<const WeightMatrix> matrices) {
+std::vector<WeightForm> FormsToChooseFrom(std::span<const WeightMatrix> matrices) {
   std::vector<WeightForm> forms;
   for (const WeightMatrix& matrix : matrices) {
-    for (const bool is_coded : {false, true}) {
-      const WeightForm form(matrix.type, is_coded);
-      if (matrix.is_frozen() && std::ranges::find(forms, form) == forms.end()) {
-        forms.push_back(form);
-      }
+    if (!matrix.has_forms()) continue;
+    for (const WeightForm& form : {WeightForm(matrix.thawed_type()), CodedForm(matrix)}) {
+      if (std::ranges::find(forms, form) == forms.end()) forms.push_back(form);
     }
   }
   return forms;
@@ -42,8 +47,8 @@ std::vector<WeightForm> FormsOfFrozen(std::span<const WeightMatrix> matrices) {
 
 bool MarkFasterThawed(const MachineRates& rates, std::vector<WeightMatrix>& matrices) {
   for (WeightMatrix& matrix : matrices) {
-    const bool is_faster = matrix.is_frozen() && IsFasterThawed(rates, matrix.type);
-    matrix.form = is_faster ? FrozenForm::kEither : FrozenForm::kCoded;
+    const bool is_faster = matrix.has_forms() && IsFasterThawed(rates, matrix);
+    matrix.form = is_faster ? TileForm::kEither : TileForm::kCoded;
   }
   return std::ranges::any_of(matrices, &WeightMatrix::changes_form);
 }

@@ -1,7 +1,8 @@
-// How frozen weights are held in memory: coded, or thawed where there is room and that is faster.
+// How weights are held in memory that have two forms, frozen ones and points of grids: coded as in
+// the file, or thawed where there is room and that is faster.
 //
 // Either way the same products come out, bit for bit. Coded weights take less memory and less of
-// what memory delivers; thawed ones need no decoding in every product.
+// what memory delivers; thawed ones need no decoding, or looking up, in every product.
 #pragma once
 
 #include <span>
@@ -18,18 +19,18 @@ namespace thaw {
 // How the user wants them held.
 enum class Tier {
   kAuto,    // thawed as far as everything has its place then, where that is the faster
-  kCoded,   // and decoded within each product
-  kThawed,  // and decoded when they are read
+  kCoded,   // and decoded, or looked up, within each product
+  kThawed,  // when they are read
 };
 
 // "auto", "coded", "thawed"; kInvalidArgument for another name.
 Result<Tier> FindTier(std::string_view name);
 
 // The forms whose rates tell for these matrices: coded and thawed, of each kind that is there.
-std::vector<WeightForm> FormsOfFrozen(std::span<const WeightMatrix> matrices);
+std::vector<WeightForm> FormsToChooseFrom(std::span<const WeightMatrix> matrices);
 
-// Marks the frozen matrices (FrozenForm::kEither, else kCoded) that one token is multiplied with
-// faster when they are thawed; `rates` must know FormsOfFrozen. True when there is any.
+// Marks the matrices (TileForm::kEither, else kCoded) that one token is multiplied with faster when
+// they are thawed; `rates` must know FormsToChooseFrom. True when there is any.
 bool MarkFasterThawed(const MachineRates& rates, std::vector<WeightMatrix>& matrices);
 
 // Holds as many tiles of the marked matrices thawed as `fits` allows, in the order of their visits,

@@ -92,9 +92,27 @@ TEST(Tiers, LeavesCodedWhatIsNoFasterThawed) {
   EXPECT_TRUE(Thawed(map).empty());
 }
 
+// Points of grids: what counts are rows a second, of which thawed ones take more bytes.
+TEST(Tiers, ThawsGridsThatAreMultipliedFasterSo) {
+  auto matrices = Matrices({ElementType::kIQ2_XXS});
+  matrices[0].cols = 256;
+  const ElementType thawed_type = ElementType::kThawedIQ2_XXS;
+  const auto more = static_cast<double>(RowBytes(thawed_type, 256)) /
+                    static_cast<double>(RowBytes(ElementType::kIQ2_XXS, 256));
+  for (const double times : {0.9, 1.04, 1.06, 3.0}) {
+    MachineRates rates;
+    rates.Set({.type = ElementType::kIQ2_XXS, .decode_bytes_per_second = 10});
+    rates.Set({.type = thawed_type, .decode_bytes_per_second = 10 * more * times});
+    EXPECT_EQ(MarkFasterThawed(rates, matrices), times > 1.05) << times;
+    EXPECT_EQ(matrices[0].form, times > 1.05 ? TileForm::kEither : TileForm::kCoded);
+  }
+  EXPECT_EQ(FormsToChooseFrom(matrices),
+            (std::vector<WeightForm>{thawed_type, ElementType::kIQ2_XXS}));
+}
+
 TEST(Tiers, AsksForTheRatesOfTheKindsThatAreThere) {
-  EXPECT_TRUE(FormsOfFrozen(Matrices({kQ8})).empty());
-  const std::vector<WeightForm> forms = FormsOfFrozen(Matrices({kB16, kQ8, kQ8}));
+  EXPECT_TRUE(FormsToChooseFrom(Matrices({kQ8})).empty());
+  const std::vector<WeightForm> forms = FormsToChooseFrom(Matrices({kB16, kQ8, kQ8}));
   EXPECT_EQ(forms, (std::vector<WeightForm>{WeightForm(kQ8), WeightForm(kQ8, true)}));
 }
 

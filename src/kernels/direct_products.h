@@ -69,12 +69,13 @@ inline constexpr bool kLoadsWholeLines = V::kLanes == kGroupRows && !HasGrid<F>;
 template <typename V, typename F, int kTokens>
 inline constexpr bool kIsLoadedInOrder =
     kTokens <= V::kMostTokensInOrder && !HasGrid<F> &&
-    (kLoadsWholeLines<V, F> || (F::kChunks > 1 && F::kBits <= 4));
+    (kLoadsWholeLines<V, F> || (F::kChunks > 1 && kBitsInMemory<F> <= 4));
 
 // Whether the hardware does not follow a format's lines by itself: where it loses them
 // (kPrefetches), but for blocks that are read once, in order and with little arithmetic to a line.
 template <typename V, typename F>
-inline constexpr bool kIsLost = F::kPrefetches && !(kLoadsWholeLines<V, F> && F::kBits >= 4);
+inline constexpr bool kIsLost =
+    F::kPrefetches && !(kLoadsWholeLines<V, F> && kBitsInMemory<F> >= 4);
 
 // Asks for the first lines of a page further on: the hardware follows lines within a page of 4 KiB
 // and begins anew with the next (docs/decisions/0016-memory-ahead.md).
@@ -175,7 +176,7 @@ template <typename V, typename F, int kTokens>
     }
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
-      w[j] = NumberOf<V, F::kBits>([&](int i) { return lines[i]; }, j);
+      w[j] = F::template LineFrom<V>(at, chunk, j, [&](int i) { return lines[i]; });
     }
   } else if constexpr (kIsLoadedInOrder<V, F, kTokens>) {
 #pragma GCC unroll 8

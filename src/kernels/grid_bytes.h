@@ -3,7 +3,7 @@
 // grid_formats.h.
 //
 // The four points of a step of octets, or of half a step of quads, are looked up for all rows at
-// once, each as a code of two bytes (kernels/codebooks.h). A line of weights is then one more
+// once, each as a code of two bytes (tensor/codebooks.h). A line of weights is then one more
 // lookup, by six bits: some are a level, taken from a code, and one is a sign.
 //
 // Such a format says
@@ -21,8 +21,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels/codebooks.h"
 #include "kernels/packed_formats.h"
+#include "tensor/codebooks.h"
 
 namespace thaw {
 namespace {

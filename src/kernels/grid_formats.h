@@ -4,7 +4,7 @@
 // Points are looked up two of each row at once, by numbers of 16 bits in the halves of words, or by
 // bytes. Those of eight elements, octets, are loaded one by one as they are, and so are those of
 // four, quads, by vectors of eight rows (LoadsPoints); others find the codes of quads
-// (kernels/codebooks.h). A format of a grid says
+// (tensor/codebooks.h). A format of a grid says
 //
 //   kGrid, GridPoints   the points of octets, or the codes of quads; the points of either
 //   kPairs      pairs of points of each row in a step: 2 of octets, 4 of quads
@@ -22,9 +22,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/codebooks.h"
 #include "kernels/grid_bytes.h"
 #include "kernels/packed_formats.h"
+#include "tensor/codebooks.h"
 #include "tensor/element_type.h"
 
 namespace thaw {
@@ -570,63 +570,6 @@ template <typename V, typename F>
   } else {
     return BySign<V>(signs, byte, j % 2, V::LookUp(F::kLevels.minus, x),
                      V::LookUp(F::kLevels.plus, x));
-  }
-}
-
-// ----------------------------------------------------------------------------------- all
-
-// Calls visit.template operator()<F>() with the format of a quantized type that is packed.
-template <typename Visit>
-[[gnu::always_inline]] inline void VisitFormat(ElementType type, const Visit& visit) {
-  switch (type) {
-    case ElementType::kQ4_0:
-      return visit.template operator()<FormatQ4_0>();
-    case ElementType::kQ4_1:
-      return visit.template operator()<FormatQ4_1>();
-    case ElementType::kQ5_0:
-      return visit.template operator()<FormatQ5_0>();
-    case ElementType::kQ5_1:
-      return visit.template operator()<FormatQ5_1>();
-    case ElementType::kQ8_0:
-      return visit.template operator()<FormatQ8_0>();
-    case ElementType::kQ2_K:
-      return visit.template operator()<FormatQ2_K>();
-    case ElementType::kQ3_K:
-      return visit.template operator()<FormatQ3_K>();
-    case ElementType::kQ4_K:
-      return visit.template operator()<FormatQ4_K>();
-    case ElementType::kQ5_K:
-      return visit.template operator()<FormatQ5_K>();
-    case ElementType::kQ6_K:
-      return visit.template operator()<FormatQ6_K>();
-    case ElementType::kIQ4_NL:
-      return visit.template operator()<FormatIQ4_NL>();
-    case ElementType::kIQ4_XS:
-      return visit.template operator()<FormatIQ4_XS>();
-    case ElementType::kMXFP4:
-      return visit.template operator()<FormatMXFP4>();
-    case ElementType::kNVFP4:
-      return visit.template operator()<FormatNVFP4>();
-    case ElementType::kTQ1_0:
-      return visit.template operator()<FormatTQ1_0>();
-    case ElementType::kTQ2_0:
-      return visit.template operator()<FormatTQ2_0>();
-    case ElementType::kIQ1_S:
-      return visit.template operator()<FormatIQ1_S>();
-    case ElementType::kIQ1_M:
-      return visit.template operator()<FormatIQ1_M>();
-    case ElementType::kIQ2_XXS:
-      return visit.template operator()<FormatIQ2_XXS>();
-    case ElementType::kIQ2_XS:
-      return visit.template operator()<FormatIQ2_XS>();
-    case ElementType::kIQ2_S:
-      return visit.template operator()<FormatIQ2_S>();
-    case ElementType::kIQ3_XXS:
-      return visit.template operator()<FormatIQ3_XXS>();
-    case ElementType::kIQ3_S:
-      return visit.template operator()<FormatIQ3_S>();
-    default:
-      return;  // CanPackRows says no to it
   }
 }
 

@@ -9,6 +9,7 @@
 #include "tensor/blocks.h"
 #include "tensor/half.h"
 #include "tensor/packed_rows.h"
+#include "tensor/thawed_grids.h"
 
 namespace thaw {
 namespace {
@@ -245,6 +246,38 @@ TEST_P(MatMulKernels, MatMulIsWithinHalfAStepOfEveryActivation) {
       }
       const float out = MatMul(table(), matrix.rows(), activations.view())[0];
       EXPECT_NEAR(out, exact, bound) << Info(type).name;
+    }
+  }
+}
+
+// Grids may be thawed at any time (tensor/thawed_grids.h): in every form they are multiplied alike.
+TEST_P(MatMulKernels, MatMulOfThawedGridsGivesTheBitsOfTheirPoints) {
+  std::mt19937 random(7);
+  constexpr int64_t kRows = 37;
+  for (const ElementType type : MultipliableTypes()) {
+    const ElementType thawed_type = ThawedGridType(type);
+    if (thawed_type == type) continue;
+    for (const int64_t k : {256, 2048 + 256}) {
+      const std::vector<std::byte> rows = RandomRows(type, kRows * k, random);
+      std::vector<std::byte> thawed_rows(static_cast<size_t>(RowBytes(thawed_type, kRows * k)));
+      for (int64_t row = 0; row < kRows; ++row) {
+        ThawGridRow(type, k, rows.data() + row * RowBytes(type, k),
+                    thawed_rows.data() + row * RowBytes(thawed_type, k));
+      }
+      const Matrix points(type, kRows, k, rows);
+      const Matrix thawed(thawed_type, kRows, k, thawed_rows);
+      for (const int64_t n_tokens : {1, 2, 4, 7, 15, 37}) {
+        const OwnedActivations activations(table(), ValuesWithOutliers(n_tokens * k, random),
+                                           n_tokens, k);
+        const std::vector<WeightRows> forms = points.Forms(table());
+        const std::vector<WeightRows> thawed_forms = thawed.Forms(table());
+        ASSERT_EQ(forms.size(), thawed_forms.size());
+        for (size_t form = 0; form < forms.size(); ++form) {
+          EXPECT_EQ(MatMul(table(), thawed_forms[form], activations.view()),
+                    MatMul(table(), forms[form], activations.view()))
+              << Info(type).name << ", k " << k << ", tokens " << n_tokens << ", form " << form;
+        }
+      }
     }
   }
 }

@@ -30,7 +30,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels/codebooks.h"
+#include "tensor/codebooks.h"
 #include "tensor/packed_numbers.h"
 
 namespace thaw {
@@ -251,21 +251,37 @@ struct StepFormat : Base {
     return V::Load(at.Line(kHeadLines + kStepLines * step + i));
   }
 
+  // A line of numbers, from those that line(i) gives of its step.
+  template <typename V, typename Line>
+  [[gnu::always_inline]] static inline typename V::Ints LineFrom(const BlockPlace& /*at*/,
+                                                                 int /*step*/, int j,
+                                                                 const Line& line) {
+    return NumberOf<V, kNumberBits>(line, j);
+  }
+
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int step,
                                                                int /*phase*/, int j) {
-    return NumberOf<V, kBits>([&](int i) { return StepLine<V>(at, step, i); }, j);
+    return NumberOf<V, kNumberBits>([&](int i) { return StepLine<V>(at, step, i); }, j);
   }
 
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints ElementAt(const BlockPlace& at,
                                                                   uint32_t index) {
-    return ElementOfStep<V, kBits>(at.Line(kHeadLines + kStepLines * (index / 32)), index % 32);
+    return ElementOfStep<V, kNumberBits>(at.Line(kHeadLines + kStepLines * (index / 32)),
+                                         index % 32);
   }
 };
 
 template <typename F>
 concept HasSteps = requires { F::kStepLines; };
+
+// The bits of a number as it lies in memory: of its code, where it is looked up.
+template <typename F>
+inline constexpr int kBitsInMemory = [] {
+  if constexpr (requires { F::kBitsInMemory; }) return F::kBitsInMemory;
+  return F::kBits;
+}();
 
 template <typename F>
 concept HasNibbles = requires { F::FirstHighLine(0); };
@@ -352,7 +368,7 @@ struct FormatQ8_0 : SmallFormat {
   }
 };
 
-// kIQ4Values of kernels/codebooks.h as unsigned numbers, with a zero point of 128.
+// kIQ4Values of tensor/codebooks.h as unsigned numbers, with a zero point of 128.
 alignas(16) constexpr auto kUnsignedIQ4Values = [] {
   std::array<uint8_t, 16> values{};
   for (size_t i = 0; i < values.size(); ++i) {
@@ -380,7 +396,7 @@ struct FormatIQ4_NL : SmallFormat {
   }
 };
 
-// kDoubledE2M1Values of kernels/codebooks.h plus 16, which makes them numbers of 5 bits.
+// kDoubledE2M1Values of tensor/codebooks.h plus 16, which makes them numbers of 5 bits.
 alignas(16) constexpr int8_t kPackedE2M1Values[16] = {16, 17, 18, 19, 20, 22, 24, 28,
                                                       16, 15, 14, 13, 12, 10, 8,  4};
 

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "kernels/activations.h"
-#include "kernels/grid_formats.h"
+#include "kernels/all_formats.h"
 #include "kernels/packed_formats.h"
 
 namespace thaw {

@@ -69,6 +69,6 @@ inline int NibbleAt(const uint8_t* bytes, int index) {
 std::span<const RowUnpacker> SmallBlockUnpackers();  // Q4_0 to Q8_0, IQ4_NL, MXFP4, NVFP4
 std::span<const RowUnpacker> KQuantUnpackers();      // Q2_K to Q6_K, IQ4_XS
 std::span<const RowUnpacker> TernaryUnpackers();     // TQ1_0, TQ2_0
-std::span<const RowUnpacker> GridUnpackers();        // IQ1_S to IQ3_S
+std::span<const RowUnpacker> GridUnpackers();        // IQ1_S to IQ3_S, and thawed
 
 }  // namespace thaw

@@ -1,9 +1,9 @@
 #include <array>
 #include <cstring>
 
-#include "kernels/codebooks.h"
 #include "kernels/unpack_block.h"
 #include "tensor/blocks.h"
+#include "tensor/codebooks.h"
 #include "tensor/half.h"
 
 namespace thaw {
@@ -145,6 +145,94 @@ void UnpackIQ1_M(const BlockIQ1_M& block, int8_t* quants, float* scales) {
   }
 }
 
+// ------------------------------------------------------------ with their points looked up
+
+// Numbers of two bits, or single bits, as they lie in such blocks.
+int TwoBitsAt(const uint8_t* qs, int i) {
+  return qs[i / 16 * 4 + i % 4] >> (2 * (i % 16 / 4)) & 0x03;
+}
+bool BitAt(const uint8_t* bits, int i) {
+  return (bits[i / 32 * 4 + i % 4] >> (i % 32 / 4) & 1) != 0;
+}
+
+template <typename Block>
+void UnpackIQ2Numbers(const Block& block, int8_t* quants) {
+  for (int i = 0; i < Block::kElements; ++i) {
+    const int8_t magnitude = kIQ2Magnitudes[static_cast<size_t>(TwoBitsAt(block.qs, i))];
+    quants[i] = static_cast<int8_t>(BitAt(block.signs, i) ? -magnitude : magnitude);
+  }
+}
+
+void UnpackThawedIQ2_XXS(const BlockThawedIQ2_XXS& block, int8_t* quants, float* scales) {
+  UnpackIQ2Numbers(block, quants);
+  const float d = F16ToF32(block.d);
+  for (int g = 0; g < 8; ++g) {
+    const float half_plus = 0.5f + static_cast<float>(NibbleAt(block.scales, g));
+    std::fill_n(scales + 2 * g, 2, d * half_plus * 0.25f);
+  }
+}
+
+void UnpackThawedIQ2_S(const BlockThawedIQ2_S& block, int8_t* quants, float* scales) {
+  UnpackIQ2Numbers(block, quants);
+  UnpackIQ2Scales(block, scales);
+}
+
+// The lower half of a table are the magnitudes, the upper half the same below zero.
+constexpr std::array<int8_t, 16> WithNegatives(const std::array<int8_t, 8>& magnitudes) {
+  std::array<int8_t, 16> levels = {};
+  for (size_t i = 0; i < magnitudes.size(); ++i) {
+    levels[i] = magnitudes[i];
+    levels[8 + i] = static_cast<int8_t>(-magnitudes[i]);
+  }
+  return levels;
+}
+
+void UnpackThawedIQ3_XXS(const BlockThawedIQ3_XXS& block, int8_t* quants, float* scales) {
+  static constexpr std::array<int8_t, 16> kLevels = WithNegatives(kIQ3_XXSMagnitudes);
+  const float d = F16ToF32(block.d);
+  for (int g = 0; g < 8; ++g) {
+    LookUpNibbles(block.qs + 16 * g, 16, kLevels, quants + 32 * g);
+    const float half_plus = 0.5f + static_cast<float>(NibbleAt(block.scales, g));
+    std::fill_n(scales + 2 * g, 2, d * half_plus * 0.5f);
+  }
+}
+
+void UnpackThawedIQ3_S(const BlockThawedIQ3_S& block, int8_t* quants, float* scales) {
+  static constexpr std::array<int8_t, 16> kLevels = WithNegatives(kIQ3_SMagnitudes);
+  const float d = F16ToF32(block.d);
+  for (int g = 0; g < 8; ++g) {
+    LookUpNibbles(block.qs + 16 * g, 16, kLevels, quants + 32 * g);
+    std::fill_n(scales + 2 * g, 2, d * static_cast<float>(1 + 2 * NibbleAt(block.scales, g)));
+  }
+}
+
+// d * (1 + 2 s) / 8, s the lower three bits of a nibble.
+float EighthOfOdd(float d, int nibble) {
+  return d * static_cast<float>(1 + 2 * (nibble & 0x07)) * 0.125f;
+}
+
+void UnpackThawedIQ1_S(const BlockThawedIQ1_S& block, int8_t* quants, float* scales) {
+  const float d = F16ToF32(block.d);
+  for (int g = 0; g < 8; ++g) {
+    const int nibble = NibbleAt(block.scales, g);
+    for (int i = 32 * g; i < 32 * (g + 1); ++i) {
+      quants[i] = EightOfIQ1(TwoBitsAt(block.qs, i), (nibble & 0x08) != 0);
+    }
+    std::fill_n(scales + 2 * g, 2, EighthOfOdd(d, nibble));
+  }
+}
+
+void UnpackThawedIQ1_M(const BlockThawedIQ1_M& block, int8_t* quants, float* scales) {
+  for (int i = 0; i < BlockThawedIQ1_M::kElements; ++i) {
+    const bool is_less = (NibbleAt(block.less, i / 32) >> (i % 32 / 8) & 1) != 0;
+    quants[i] = EightOfIQ1(TwoBitsAt(block.qs, i), is_less);
+  }
+  const float d = F16ToF32(block.d);
+  for (int group = 0; group < 16; ++group) {
+    scales[group] = EighthOfOdd(d, NibbleAt(block.scales, group));
+  }
+}
+
 constexpr auto kGridUnpackers = std::to_array<RowUnpacker>({
     {ElementType::kIQ1_S, false, UnpackRow<BlockIQ1_S, UnpackIQ1_S>},
     {ElementType::kIQ1_M, false, UnpackRow<BlockIQ1_M, UnpackIQ1_M>},
@@ -153,6 +241,12 @@ constexpr auto kGridUnpackers = std::to_array<RowUnpacker>({
     {ElementType::kIQ2_S, false, UnpackRow<BlockIQ2_S, UnpackIQ2_S>},
     {ElementType::kIQ3_XXS, false, UnpackRow<BlockIQ3_XXS, UnpackIQ3_XXS>},
     {ElementType::kIQ3_S, false, UnpackRow<BlockIQ3_S, UnpackIQ3_S>},
+    {ElementType::kThawedIQ2_XXS, false, UnpackRow<BlockThawedIQ2_XXS, UnpackThawedIQ2_XXS>},
+    {ElementType::kThawedIQ2_S, false, UnpackRow<BlockThawedIQ2_S, UnpackThawedIQ2_S>},
+    {ElementType::kThawedIQ3_XXS, false, UnpackRow<BlockThawedIQ3_XXS, UnpackThawedIQ3_XXS>},
+    {ElementType::kThawedIQ3_S, false, UnpackRow<BlockThawedIQ3_S, UnpackThawedIQ3_S>},
+    {ElementType::kThawedIQ1_S, false, UnpackRow<BlockThawedIQ1_S, UnpackThawedIQ1_S>},
+    {ElementType::kThawedIQ1_M, false, UnpackRow<BlockThawedIQ1_M, UnpackThawedIQ1_M>},
 });
 
 }  // namespace

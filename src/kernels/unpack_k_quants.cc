@@ -1,8 +1,8 @@
 #include <array>
 
-#include "kernels/codebooks.h"
 #include "kernels/unpack_block.h"
 #include "tensor/blocks.h"
+#include "tensor/codebooks.h"
 #include "tensor/half.h"
 
 namespace thaw {

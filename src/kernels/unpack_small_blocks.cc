@@ -1,9 +1,9 @@
 #include <array>
 #include <cstring>
 
-#include "kernels/codebooks.h"
 #include "kernels/unpack_block.h"
 #include "tensor/blocks.h"
+#include "tensor/codebooks.h"
 #include "tensor/half.h"
 
 namespace thaw {

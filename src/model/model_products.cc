@@ -160,7 +160,7 @@ void Model::MultiplyRows(const WorkItem& item, const std::byte* data, int64_t fi
       coded_product_ns_.fetch_add(static_cast<int64_t>(1e9 * seconds), std::memory_order_relaxed);
       return;
     }
-    const WeightRows rows{.type = matrix.type,
+    const WeightRows rows{.type = tile.type,
                           .data = data,
                           .n_rows = tile.row_count,
                           .k = matrix.cols,

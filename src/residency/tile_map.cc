@@ -61,18 +61,22 @@ Result<void> CheckEnds(const WeightMatrix& matrix) {
   return {};
 }
 
-// Scratch of one thread for thawing the matrix's tiles: a group of rows, and a coded tile where it
-// makes room for its rows.
+// Scratch of one thread for thawing the matrix's tiles: a group of rows, and a tile as in the file
+// where it makes room for its rows.
 int64_t ThawScratchBytes(const WeightMatrix& matrix) {
+  int64_t tile_bytes = 0;
   if (matrix.is_frozen()) {
-    uint64_t largest = 0;
     for (const FrozenTileEntry& tile : matrix.frozen->tiles) {
-      largest = std::max(largest, tile.bytes);
+      tile_bytes = std::max(tile_bytes, static_cast<int64_t>(tile.bytes));
     }
     return ThawedGroupBytes(matrix.frozen->kind, matrix.cols) +
-           (matrix.may_be_thawed() ? static_cast<int64_t>(largest) : 0);
+           (matrix.may_be_thawed() ? tile_bytes : 0);
   }
-  return matrix.is_packed ? PackScratchBytes(matrix.type, matrix.cols) : 0;
+  if (!matrix.may_be_thawed()) {
+    return matrix.is_packed ? PackScratchBytes(matrix.type, matrix.cols) : 0;
+  }
+  tile_bytes = std::min(RowsPerTile(matrix), matrix.rows_of_expert()) * matrix.row_bytes();
+  return PackScratchBytes(matrix.thawed_type(), matrix.cols) + tile_bytes;
 }
 
 // Where tile `tile` of the matrix, which begins with row `row`, lies in its file.
@@ -149,21 +153,24 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
   }
   for (Tile& tile : map.tiles_) {
     const WeightMatrix& matrix = map.matrix(tile.matrix);
-    map.Hold(tile, /*is_coded=*/matrix.is_frozen() && !matrix.may_be_thawed());
+    map.Hold(tile, /*is_thawed=*/matrix.may_be_thawed());
     map.most_span_bytes_ += tile.span_bytes;
     map.most_tile_span_bytes_ = std::max(map.most_tile_span_bytes_, tile.span_bytes);
-    if (matrix.changes_form()) map.Hold(tile, /*is_coded=*/true);
+    if (matrix.changes_form()) map.Hold(tile, /*is_thawed=*/false);
   }
   map.SumSpans();
   return map;
 }
 
-void TileMap::Hold(Tile& tile, bool is_coded) {
+void TileMap::Hold(Tile& tile, bool is_thawed) {
   const WeightMatrix& matrix = matrices_[static_cast<size_t>(tile.matrix)];
-  tile.is_coded = is_coded;
-  tile.is_packed = matrix.is_packed && !is_coded;
+  tile.type = is_thawed ? matrix.thawed_type() : matrix.type;
+  tile.is_thawed = is_thawed;
+  tile.is_coded = matrix.is_frozen() && !is_thawed;
+  tile.is_packed = matrix.is_packed && !tile.is_coded;
   tile.memory_bytes =
-      is_coded ? tile.bytes : static_cast<uint64_t>(tile.row_count * matrix.row_bytes());
+      tile.is_coded ? tile.bytes
+                    : static_cast<uint64_t>(tile.row_count * RowBytes(tile.type, matrix.cols));
   const uint64_t span =
       std::max(ReadSpan(tile.offset, tile.bytes, ReadAlignment(*tile.file)), tile.memory_bytes);
   tile.span_bytes = RoundUp(span, alignment_);
@@ -180,7 +187,7 @@ void TileMap::SumSpans() {
 
 void TileMap::SetThawed(FunctionRef<bool(int32_t tile)> is_thawed) {
   for (int32_t i = 0; i < tile_count(); ++i) {
-    if (changes_form(i)) Hold(tiles_[static_cast<size_t>(i)], !is_thawed(i));
+    if (changes_form(i)) Hold(tiles_[static_cast<size_t>(i)], is_thawed(i));
   }
   SumSpans();
 }
@@ -192,6 +199,8 @@ void TileMap::TakeForms(const TileMap& other) {
     const Tile& from = other.tile(i);
     if (tile.IsHeldAs(from)) continue;
     THAW_CHECK(changes_form(i));
+    tile.type = from.type;
+    tile.is_thawed = from.is_thawed;
     tile.is_coded = from.is_coded;
     tile.is_packed = from.is_packed;
     tile.memory_bytes = from.memory_bytes;

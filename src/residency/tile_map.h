@@ -3,9 +3,10 @@
 // A tile is a run of whole rows of one matrix: the unit of reading, thawing, pinning and eviction.
 // Tiles stand in the order in which a forward pass visits them, which is what makes prefetching
 // exact. The map is made once at load and holds no weights; nothing of it changes but in which form
-// frozen tiles lie in memory (SetThawed, TakeForms). Thread safe while it is const.
+// tiles lie in memory (SetThawed, TakeForms). Thread safe while it is const.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -17,6 +18,7 @@
 #include "codec/frozen_tensor.h"
 #include "io/file.h"
 #include "tensor/element_type.h"
+#include "tensor/thawed_grids.h"
 
 namespace thaw {
 
@@ -33,10 +35,10 @@ enum class MatrixUse : uint8_t {
   kBoth,      // an embedding that is the output matrix too
 };
 
-// How the tiles of a frozen matrix are held in memory.
-enum class FrozenForm : uint8_t {
-  kCoded,
-  kThawed,  // when they are read, to rows of WeightMatrix::type
+// How the tiles of a matrix are held in memory that has two forms (WeightMatrix::has_forms).
+enum class TileForm : uint8_t {
+  kCoded,   // as in the file: frozen ones coded, points of grids as they are
+  kThawed,  // when they are read, to rows of WeightMatrix::thawed_type
   kEither,  // each as TileMap::SetThawed says, which may change while the map is in use
 };
 
@@ -64,9 +66,8 @@ struct WeightMatrix {
   // these rows alone where the tensor has others too. `type` is that of its rows once they are
   // thawed. nullptr for others.
   std::shared_ptr<const FrozenTensor> frozen = nullptr;
-  // Of a frozen one. Sizes that are fixed before a form changes are those of the one that takes
-  // more.
-  FrozenForm form = FrozenForm::kCoded;
+  // Sizes that are fixed before a form changes are those of the one that takes more.
+  TileForm form = TileForm::kCoded;
 
   MatrixUse use = MatrixUse::kMultiplied;
 
@@ -87,10 +88,16 @@ struct WeightMatrix {
   bool is_looked_up() const { return use != MatrixUse::kMultiplied; }
   int64_t row_bytes() const { return RowBytes(type, cols); }
   bool is_frozen() const { return frozen != nullptr; }
-  // Its tiles are coded in memory or thawed there, at some time.
-  bool may_be_coded() const { return is_frozen() && form != FrozenForm::kThawed; }
-  bool may_be_thawed() const { return is_frozen() && form != FrozenForm::kCoded; }
-  bool changes_form() const { return is_frozen() && form == FrozenForm::kEither; }
+  // Of its rows once thawed: frozen ones, and points of grids that nothing looks rows up in
+  // (tensor/thawed_grids.h). All others are as they are.
+  ElementType thawed_type() const {
+    return is_frozen() || is_looked_up() ? type : ThawedGridType(type);
+  }
+  bool has_forms() const { return is_frozen() || thawed_type() != type; }
+  // Its tiles are decoded in each product, or thawed in memory, at some time.
+  bool may_be_coded() const { return is_frozen() && form != TileForm::kThawed; }
+  bool may_be_thawed() const { return has_forms() && form != TileForm::kCoded; }
+  bool changes_form() const { return has_forms() && form == TileForm::kEither; }
   bool is_chosen() const { return n_experts > 0; }
   int64_t rows_of_expert() const { return is_chosen() ? rows / n_experts : rows; }
   // Tiles begin anew at each multiple of it: at each expert, and at each matrix of a frozen tensor.
@@ -111,8 +118,10 @@ struct Tile {
   uint64_t hash = 0;  // XXH3 of its bytes in the file, of a frozen one
 
   // Its rows in memory.
-  uint64_t memory_bytes = 0;  // more than in the file where they are thawed
-  bool is_coded = false;
+  ElementType type = ElementType::kF32;  // of coded ones, that which they thaw to
+  uint64_t memory_bytes = 0;             // more than in the file where they are thawed
+  bool is_thawed = false;                // of a matrix that has two forms
+  bool is_coded = false;                 // frozen ones that are not
   bool is_packed = false;
 
   // The room that a read of it and its rows need in memory, a multiple of TileMap::alignment():
@@ -122,7 +131,7 @@ struct Tile {
   uint64_t lead_bytes = 0;
 
   bool IsHeldAs(const Tile& other) const {
-    return is_coded == other.is_coded && is_packed == other.is_packed;
+    return is_thawed == other.is_thawed && is_packed == other.is_packed;
   }
 };
 
@@ -187,21 +196,22 @@ class TileMap {
   uint64_t most_tile_span_bytes() const { return most_tile_span_bytes_; }
 
   bool changes_form(int32_t tile_index) const { return matrix_of(tile_index).changes_form(); }
-  // Holds each tile that changes its form thawed where `is_thawed` says so, else coded. Costs a
-  // look at each tile; what changes is how rows of tiles lie in memory, and sums of that.
+  bool changes_forms() const { return std::ranges::any_of(matrices_, &WeightMatrix::changes_form); }
+  // Holds each tile that changes its form thawed where `is_thawed` says so, else as in the file.
+  // Costs a look at each tile; what changes is how rows of tiles lie in memory, and sums of that.
   void SetThawed(FunctionRef<bool(int32_t tile)> is_thawed);
   // The same with the forms of another map of the same tiles.
   void TakeForms(const TileMap& other);
 
-  // Scratch that packing any of the tiles, or looking through or thawing a frozen one, takes in any
-  // of its forms; 0 where there is none of these.
+  // Scratch that packing any of the tiles, thawing it, or looking through a frozen one, takes in
+  // any of its forms; 0 where there is none of these.
   uint64_t thaw_scratch_bytes() const { return thaw_scratch_bytes_; }
 
   // Of every slot: the strictest that any of the files asks for.
   uint64_t alignment() const { return alignment_; }
 
  private:
-  void Hold(Tile& tile, bool is_coded);
+  void Hold(Tile& tile, bool is_thawed);
   void SumSpans();
 
   std::vector<WeightMatrix> matrices_;

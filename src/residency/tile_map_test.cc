@@ -140,15 +140,15 @@ TEST(TileMap, HoldsFrozenTilesCodedOrThawed) {
     EXPECT_EQ(tile.memory_bytes, memory_bytes);
     EXPECT_EQ(tile.span_bytes, memory_bytes);
   };
-  for (const FrozenForm form : {FrozenForm::kCoded, FrozenForm::kThawed, FrozenForm::kEither}) {
+  for (const TileForm form : {TileForm::kCoded, TileForm::kThawed, TileForm::kEither}) {
     matrix.form = form;
     auto map = TileMap::Create({matrix});
     ASSERT_TRUE(map) << map.error().message;
-    const bool thaws = form == FrozenForm::kThawed;
+    const bool thaws = form == TileForm::kThawed;
     expect(map->tile(3), !thaws, thaws ? thawed : 64);
     EXPECT_EQ(map->span_bytes(), thaws ? 5 * thawed : 6 * 64);
-    EXPECT_EQ(map->most_span_bytes(), form == FrozenForm::kCoded ? 6 * 64 : 5 * thawed);
-    EXPECT_EQ(map->most_tile_span_bytes(), form == FrozenForm::kCoded ? 64 : thawed);
+    EXPECT_EQ(map->most_span_bytes(), form == TileForm::kCoded ? 6 * 64 : 5 * thawed);
+    EXPECT_EQ(map->most_tile_span_bytes(), form == TileForm::kCoded ? 64 : thawed);
   }
   auto map = TileMap::Create({matrix});
   ASSERT_TRUE(map);
@@ -168,9 +168,64 @@ TEST(TileMap, HoldsFrozenTilesCodedOrThawed) {
   EXPECT_EQ(other.span_bytes(), 6 * 64);
 }
 
+// Points of grids: as in the file or looked up, packed either way.
+TEST(TileMap, HoldsGridsInTheFormThatTheyAreGiven) {
+  WeightMatrix matrix = MatrixOf(64, 512, 0, FileOf(1 << 20));
+  matrix.type = ElementType::kIQ3_S;
+  matrix.is_packed = true;
+  const auto bytes = static_cast<uint64_t>(64 * RowBytes(ElementType::kIQ3_S, 512));
+  const auto thawed = static_cast<uint64_t>(64 * RowBytes(ElementType::kThawedIQ3_S, 512));
+  auto map = TileMap::Create({matrix});
+  ASSERT_TRUE(map) << map.error().message;
+  ASSERT_EQ(map->tile_count(), 1);
+  EXPECT_FALSE(map->changes_form(0));
+  EXPECT_EQ(map->most_span_bytes(), map->span_bytes());
+  const uint64_t scratch = map->thaw_scratch_bytes();
+  const auto expect = [&](const TileMap& of, bool is_thawed) {
+    const Tile& tile = of.tile(0);
+    EXPECT_EQ(tile.type, is_thawed ? ElementType::kThawedIQ3_S : ElementType::kIQ3_S);
+    EXPECT_EQ(tile.is_thawed, is_thawed);
+    EXPECT_TRUE(tile.is_packed);
+    EXPECT_FALSE(tile.is_coded);
+    EXPECT_EQ(tile.bytes, bytes);
+    EXPECT_EQ(tile.memory_bytes, is_thawed ? thawed : bytes);
+    EXPECT_EQ(of.span_bytes(), is_thawed ? thawed : bytes);
+  };
+  expect(*map, false);
+  matrix.form = TileForm::kThawed;
+  map = TileMap::Create({matrix});
+  expect(*map, true);
+  EXPECT_GE(map->thaw_scratch_bytes(), scratch + bytes);
+  matrix.form = TileForm::kEither;
+  map = TileMap::Create({matrix});
+  expect(*map, false);
+  EXPECT_EQ(map->most_span_bytes(), thawed);
+  const TileMap coded = *map;
+  map->SetThawed([](int32_t) { return true; });
+  expect(*map, true);
+  TileMap other = coded;
+  other.TakeForms(*map);
+  expect(other, true);
+  other.TakeForms(coded);
+  expect(other, false);
+}
+
+// Rows of an embedding are looked up as they are in the file.
+TEST(TileMap, LeavesGridsAsTheyAreWhereRowsAreLookedUp) {
+  WeightMatrix matrix = MatrixOf(64, 512, 0, FileOf(1 << 20));
+  matrix.type = ElementType::kIQ3_S;
+  matrix.form = TileForm::kThawed;
+  matrix.use = MatrixUse::kBoth;
+  const auto map = TileMap::Create({matrix});
+  ASSERT_TRUE(map) << map.error().message;
+  EXPECT_FALSE(matrix.has_forms());
+  EXPECT_EQ(map->tile(0).type, ElementType::kIQ3_S);
+  EXPECT_FALSE(map->tile(0).is_thawed);
+}
+
 TEST(TileMap, LeavesFormsThatDoNotChange) {
   WeightMatrix matrix = FrozenMatrix();
-  matrix.form = FrozenForm::kThawed;
+  matrix.form = TileForm::kThawed;
   auto map = TileMap::Create({MatrixOf(16, 64, 0, FileOf(4096)), matrix});
   ASSERT_TRUE(map) << map.error().message;
   map->SetThawed([](int32_t) { return false; });

@@ -72,7 +72,7 @@ class PinnedTile {
   ~PinnedTile();
 
   // The tile's rows: as in the file, one after another, coded where they are frozen; or thawed, or
-  // packed (Tile::is_coded, is_packed).
+  // packed (Tile::is_coded, is_thawed, is_packed).
   std::span<const std::byte> data() const { return data_; }
 
  private:
@@ -349,16 +349,15 @@ class WeightCache {
   // Brings what was read to `buffer` into the form that it has in memory.
   Result<void> Form(int32_t tile, std::byte* buffer);
   Result<void> FormThawed(int32_t tile, std::byte* buffer);
+  void FormThawedGrid(int32_t tile, std::byte* buffer);
   // Calls body(scratch) with scratch of this thread alone.
   void WithThawScratch(FunctionRef<void(std::byte* scratch)> body);
 
-  bool IsThawed(int32_t tile) const {
-    return map_.matrix_of(tile).is_frozen() && !map_.tile(tile).is_coded;
-  }
   // Where a tile's rows begin in its memory: packed ones at its start, others behind what a direct
   // read brings with them.
   uint64_t DataOffset(int32_t tile) const {
-    return map_.tile(tile).is_packed || IsThawed(tile) ? 0 : map_.tile(tile).lead_bytes;
+    const Tile& of = map_.tile(tile);
+    return of.is_packed || of.is_thawed ? 0 : of.lead_bytes;
   }
 
   TileState& state(int32_t tile) { return tiles_[static_cast<size_t>(tile)]; }

@@ -70,7 +70,7 @@ class FrozenModel {
                           .file = file_,
                           .layer = static_cast<int32_t>(i),
                           .frozen = frozen_[i],
-                          .form = FrozenForm::kEither,
+                          .form = TileForm::kEither,
                           .use = MatrixUse::kBoth,
                           .is_packed = forms[i] == Form::kThawedAndPacked});
     }

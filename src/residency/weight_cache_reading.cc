@@ -9,6 +9,7 @@
 #include "residency/weight_cache.h"
 #include "tensor/finite_rows.h"
 #include "tensor/packed_rows.h"
+#include "tensor/thawed_grids.h"
 
 namespace thaw {
 namespace {
@@ -315,14 +316,16 @@ ReadRequest WeightCache::RequestFor(int32_t tile) {
 // the lock: the tile is loading, so nobody else touches it.
 uint64_t WeightCache::Thaw(int32_t tile, std::byte* buffer, ReadCompletion& read) {
   const bool needs_checksum = !state(tile).has_checksum;
-  const bool is_frozen = map_.matrix_of(tile).is_frozen();
-  if (!read.outcome || (!needs_checksum && !map_.tile(tile).is_packed && !is_frozen)) return 0;
+  const Tile& where = map_.tile(tile);
+  const bool is_as_in_file =
+      !map_.matrix_of(tile).is_frozen() && !where.is_packed && !where.is_thawed;
+  if (!read.outcome || (!needs_checksum && is_as_in_file)) return 0;
   const auto start = Clock::now();
-  read.outcome = CheckRead(tile, buffer + map_.tile(tile).lead_bytes, needs_checksum);
+  read.outcome = CheckRead(tile, buffer + where.lead_bytes, needs_checksum);
   if (read.outcome) read.outcome = Form(tile, buffer);
   uint64_t checksum = 0;
   if (read.outcome && needs_checksum) {
-    checksum = XXH3_64bits(buffer + DataOffset(tile), map_.tile(tile).memory_bytes);
+    checksum = XXH3_64bits(buffer + DataOffset(tile), where.memory_bytes);
   }
   thaw_ns_.fetch_add((Clock::now() - start).count(), std::memory_order_relaxed);
   return checksum;
@@ -376,10 +379,11 @@ void WeightCache::WithThawScratch(FunctionRef<void(std::byte* scratch)> body) {
 }
 
 Result<void> WeightCache::Form(int32_t tile, std::byte* buffer) {
-  if (IsThawed(tile)) return FormThawed(tile, buffer);
   const Tile& where = map_.tile(tile);
-  if (!where.is_packed) return {};
   const WeightMatrix& matrix = map_.matrix_of(tile);
+  if (where.is_thawed && matrix.is_frozen()) return FormThawed(tile, buffer);
+  if (where.is_thawed) FormThawedGrid(tile, buffer);
+  if (where.is_thawed || !where.is_packed) return {};
   WithThawScratch([&](std::byte* scratch) {
     PackRows(matrix.type, matrix.cols, where.row_count, buffer + where.lead_bytes, buffer, scratch);
   });
@@ -400,6 +404,26 @@ Result<void> WeightCache::FormThawed(int32_t tile, std::byte* buffer) {
     if (thawed && !where.is_packed) UnpackGroups(matrix, where.row_count, buffer, scratch);
   });
   return NameBroken(where, std::move(thawed));
+}
+
+// Group by group, so that what is looked up is packed while it is in a near cache.
+void WeightCache::FormThawedGrid(int32_t tile, std::byte* buffer) {
+  const WeightMatrix& matrix = map_.matrix_of(tile);
+  const Tile& where = map_.tile(tile);
+  const int64_t row_bytes = RowBytes(where.type, matrix.cols);
+  WithThawScratch([&](std::byte* scratch) {
+    std::byte* as_in_file = scratch + PackScratchBytes(where.type, matrix.cols);
+    std::memcpy(as_in_file, buffer + where.lead_bytes, where.bytes);
+    for (int64_t first = 0; first < where.row_count; first += kPackedGroupRows) {
+      const int64_t rows = std::min(kPackedGroupRows, where.row_count - first);
+      std::byte* group = buffer + first * row_bytes;
+      for (int64_t r = 0; r < rows; ++r) {
+        ThawGridRow(matrix.type, matrix.cols, as_in_file + (first + r) * matrix.row_bytes(),
+                    group + r * row_bytes);
+      }
+      if (where.is_packed) PackRows(where.type, matrix.cols, rows, group, group, scratch);
+    }
+  });
 }
 
 void WeightCache::FinishLoading(int32_t tile, const ReadCompletion& read, uint64_t checksum,

@@ -194,7 +194,7 @@ struct BlockTQ2_0 {
 static_assert(sizeof(BlockTQ2_0) == 66);
 
 // The codebook types: blocks of 256 elements, 8 or 4 at a time looked up in a grid of points (the
-// grids are those of kernels/codebooks.h). Eight elements share a byte of signs, bit i % 8 set
+// grids are those of tensor/codebooks.h). Eight elements share a byte of signs, bit i % 8 set
 // where v[i] is negative; where only 7 bits are stored, the 8th makes the number of set bits even.
 
 // Groups g = i / 32. v[i] = d * (0.5 + scale) / 4 * sign * kIQ2_XXSGrid[groups[g].grid[l]][i % 8],
@@ -278,5 +278,84 @@ struct BlockIQ1_M {
   uint16_t scales[4];
 };
 static_assert(sizeof(BlockIQ1_M) == 56);
+
+// The codebook types with their points looked up, in memory alone (tensor/thawed_grids.h): what is
+// left to look up is a number of two to four bits for each element. Their values are, operation by
+// operation, those of the types that they are made of. Groups g = i / 32 and s = i / 16.
+//
+// The numbers of two bits and the single bits lie by words of 16 and of 32 elements:
+//   two(qs, i) = (qs[4 (i / 16) + i % 4] >> 2 (i % 16 / 4))[0:2]
+//   one(signs, i) = bit i % 32 / 4 of signs[4 g + i % 4]
+
+// Magnitudes of IQ2 by their numbers; quantizers make no 3.
+inline constexpr std::array<int8_t, 4> kIQ2Magnitudes = {8, 25, 43, 0};
+
+// v[i] = d * (0.5 + nibble g % 2 of scales[g / 2]) / 4 * (one(signs, i) ? -1 : 1) * magnitude
+// magnitude = kIQ2Magnitudes[two(qs, i)]
+struct BlockThawedIQ2_XXS {
+  static constexpr int kElements = 256;
+  uint16_t d;
+  uint8_t scales[4];
+  uint8_t qs[64];
+  uint8_t signs[32];
+};
+static_assert(sizeof(BlockThawedIQ2_XXS) == 102);
+
+// IQ2_XS and IQ2_S: the same with nibble s % 2 of scales[s / 2].
+struct BlockThawedIQ2_S {
+  static constexpr int kElements = 256;
+  uint16_t d;
+  uint8_t scales[8];
+  uint8_t qs[64];
+  uint8_t signs[32];
+};
+static_assert(sizeof(BlockThawedIQ2_S) == 106);
+
+inline constexpr std::array<int8_t, 8> kIQ3_XXSMagnitudes = {4, 12, 20, 28, 36, 44, 52, 62};
+inline constexpr std::array<int8_t, 8> kIQ3_SMagnitudes = {1, 3, 5, 7, 9, 11, 13, 15};
+
+// v[i] = d * (0.5 + nibble g % 2 of scales[g / 2]) / 2 * (q[3] ? -1 : 1) * magnitude
+// magnitude = kIQ3_XXSMagnitudes[q[0:3]], q as in IQ4_XS
+struct BlockThawedIQ3_XXS {
+  static constexpr int kElements = 256;
+  uint16_t d;
+  uint8_t scales[4];
+  uint8_t qs[128];
+};
+static_assert(sizeof(BlockThawedIQ3_XXS) == 134);
+
+// The same with d * (1 + 2 nibble) and kIQ3_SMagnitudes.
+struct BlockThawedIQ3_S {
+  static constexpr int kElements = 256;
+  uint16_t d;
+  uint8_t scales[4];
+  uint8_t qs[128];
+};
+static_assert(sizeof(BlockThawedIQ3_S) == 134);
+
+// Eight times an element of IQ1 by its number and whether its delta is negative; no 3 is made.
+constexpr int8_t EightOfIQ1(int number, bool is_less) {
+  return static_cast<int8_t>((number == 3 ? 0 : 8 * (number - 1)) + (is_less ? -1 : 1));
+}
+
+// v[i] = d * (1 + 2 n[0:3]) / 8 * EightOfIQ1(two(qs, i), n[3]), n = nibble g % 2 of scales[g / 2]
+struct BlockThawedIQ1_S {
+  static constexpr int kElements = 256;
+  uint16_t d;
+  uint8_t scales[4];
+  uint8_t qs[64];
+};
+static_assert(sizeof(BlockThawedIQ1_S) == 70);
+
+// v[i] = d * (1 + 2 n[0:3]) / 8 * EightOfIQ1(two(qs, i), bit i % 32 / 8 of l),
+// n = nibble s % 2 of scales[s / 2], l = nibble g % 2 of less[g / 2]
+struct BlockThawedIQ1_M {
+  static constexpr int kElements = 256;
+  uint16_t d;
+  uint8_t scales[8];
+  uint8_t less[4];
+  uint8_t qs[64];
+};
+static_assert(sizeof(BlockThawedIQ1_M) == 78);
 
 }  // namespace thaw

@@ -51,6 +51,12 @@ constexpr auto kElementTypes = std::to_array<ElementTypeInfo>({
     Quantized<BlockTQ2_0>(ElementType::kTQ2_0, "TQ2_0"),
     Quantized<BlockMXFP4>(ElementType::kMXFP4, "MXFP4"),
     Quantized<BlockNVFP4>(ElementType::kNVFP4, "NVFP4"),
+    Quantized<BlockThawedIQ2_XXS>(ElementType::kThawedIQ2_XXS, "IQ2_XXS_thawed"),
+    Quantized<BlockThawedIQ2_S>(ElementType::kThawedIQ2_S, "IQ2_S_thawed"),
+    Quantized<BlockThawedIQ3_XXS>(ElementType::kThawedIQ3_XXS, "IQ3_XXS_thawed"),
+    Quantized<BlockThawedIQ3_S>(ElementType::kThawedIQ3_S, "IQ3_S_thawed"),
+    Quantized<BlockThawedIQ1_S>(ElementType::kThawedIQ1_S, "IQ1_S_thawed"),
+    Quantized<BlockThawedIQ1_M>(ElementType::kThawedIQ1_M, "IQ1_M_thawed"),
 });
 
 constexpr bool AscendsByNumber() {
@@ -58,12 +64,16 @@ constexpr bool AscendsByNumber() {
 }
 static_assert(AscendsByNumber());
 
+const ElementTypeInfo* Find(ElementType type) {
+  const auto* found = std::ranges::lower_bound(kElementTypes, type, {}, &ElementTypeInfo::type);
+  return found != kElementTypes.end() && found->type == type ? found : nullptr;
+}
+
 }  // namespace
 
 const ElementTypeInfo* FindElementType(uint32_t gguf_id) {
   const auto type = static_cast<ElementType>(gguf_id);
-  const auto* found = std::ranges::lower_bound(kElementTypes, type, {}, &ElementTypeInfo::type);
-  return found != kElementTypes.end() && found->type == type ? found : nullptr;
+  return IsInFiles(type) ? Find(type) : nullptr;
 }
 
 const ElementTypeInfo* FindElementType(std::string_view name) {
@@ -72,7 +82,7 @@ const ElementTypeInfo* FindElementType(std::string_view name) {
 }
 
 const ElementTypeInfo& Info(ElementType type) {
-  const ElementTypeInfo* info = FindElementType(static_cast<uint32_t>(type));
+  const ElementTypeInfo* info = Find(type);
   THAW_CHECK(info != nullptr);
   return *info;
 }

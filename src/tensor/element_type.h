@@ -1,4 +1,4 @@
-// The element types of GGUF tensors.
+// The element types of GGUF tensors, and those that rows of some of them get in memory.
 //
 // A row of a tensor is a run of blocks of one type: `block_elements` consecutive elements stored in
 // `block_bytes` bytes. Plain numbers are blocks of one element. What the bits of a quantized block
@@ -20,6 +20,7 @@ static_assert(std::endian::native == std::endian::little);
 
 // The numbers are those that GGUF files carry. Gaps are types that were withdrawn from the format
 // (4, 5, 31 to 33, 36 to 38) or that exist only inside a running program (Q8_1 = 9, Q8_K = 15).
+inline constexpr uint32_t kFirstInMemory = 1 << 16;
 enum class ElementType : uint32_t {
   kF32 = 0,
   kF16 = 1,
@@ -52,6 +53,15 @@ enum class ElementType : uint32_t {
   kTQ2_0 = 35,
   kMXFP4 = 39,
   kNVFP4 = 40,
+
+  // Rows in memory alone: those of a type of grids with its points looked up
+  // (tensor/thawed_grids.h). No file has these numbers.
+  kThawedIQ2_XXS = kFirstInMemory,
+  kThawedIQ2_S,  // of IQ2_XS, too
+  kThawedIQ3_XXS,
+  kThawedIQ3_S,
+  kThawedIQ1_S,
+  kThawedIQ1_M,
 };
 
 struct ElementTypeInfo {
@@ -62,12 +72,16 @@ struct ElementTypeInfo {
   bool is_quantized;
 };
 
-// nullptr when no type has this number or name. Names are matched exactly.
+// The type that files give this number; nullptr when there is none.
 const ElementTypeInfo* FindElementType(uint32_t gguf_id);
+// nullptr when no type, of files or in memory, has this name. Names are matched exactly.
 const ElementTypeInfo* FindElementType(std::string_view name);
 
 // `type` must be one of the enumerators.
 const ElementTypeInfo& Info(ElementType type);
+
+// Whether files hold tensors of it.
+constexpr bool IsInFiles(ElementType type) { return static_cast<uint32_t>(type) < kFirstInMemory; }
 
 // F32, F16 or BF16: what weights are that are not quantized.
 bool IsWeightFloat(ElementType type);

@@ -8,9 +8,10 @@
 namespace thaw {
 namespace {
 
-TEST(ElementTypeTest, EveryTypeIsFoundByItsNumberAndByItsName) {
+TEST(ElementTypeTest, EveryTypeIsFoundByItsNameAndThoseOfFilesByTheirNumber) {
   for (const ElementTypeInfo& info : AllElementTypes()) {
-    EXPECT_EQ(FindElementType(static_cast<uint32_t>(info.type)), &info) << info.name;
+    const ElementTypeInfo* of_files = FindElementType(static_cast<uint32_t>(info.type));
+    EXPECT_EQ(of_files, IsInFiles(info.type) ? &info : nullptr) << info.name;
     EXPECT_EQ(FindElementType(std::string_view(info.name)), &info);
     EXPECT_EQ(&Info(info.type), &info) << info.name;
   }

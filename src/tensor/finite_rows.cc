@@ -51,6 +51,12 @@ constexpr auto kScales = std::to_array<ScalePlaces>({
     {ElementType::kIQ4_XS, {offsetof(BlockIQ4_XS, d), -1}},
     {ElementType::kTQ1_0, {offsetof(BlockTQ1_0, d), -1}},
     {ElementType::kTQ2_0, {offsetof(BlockTQ2_0, d), -1}},
+    {ElementType::kThawedIQ2_XXS, {offsetof(BlockThawedIQ2_XXS, d), -1}},
+    {ElementType::kThawedIQ2_S, {offsetof(BlockThawedIQ2_S, d), -1}},
+    {ElementType::kThawedIQ3_XXS, {offsetof(BlockThawedIQ3_XXS, d), -1}},
+    {ElementType::kThawedIQ3_S, {offsetof(BlockThawedIQ3_S, d), -1}},
+    {ElementType::kThawedIQ1_S, {offsetof(BlockThawedIQ1_S, d), -1}},
+    {ElementType::kThawedIQ1_M, {offsetof(BlockThawedIQ1_M, d), -1}},
 });
 
 bool IsFiniteHalf(uint32_t half) { return (half & kHalfExponent) != kHalfExponent; }

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "tensor/blocks.h"
 #include "tensor/packed_numbers.h"
+#include "tensor/spread_bits.h"
 
 namespace thaw {
 namespace {
@@ -270,6 +271,38 @@ constexpr auto kFormats = std::to_array<Format>({
      {THAW_FIELD(BlockIQ3_S, d, kBytes2)},
      {THAW_FIELD(BlockIQ3_S, scales, kBytes4), THAW_FIELD(BlockIQ3_S, qh, kBytes4),
       THAW_FIELD(BlockIQ3_S, qs, kBytes4), THAW_FIELD(BlockIQ3_S, signs, kBytes4)}},
+    {ElementType::kThawedIQ2_XXS,
+     2,
+     {THAW_FIELD(BlockThawedIQ2_XXS, d, kBytes2)},
+     {THAW_FIELD(BlockThawedIQ2_XXS, scales, kBytes4)},
+     NumbersIn<BlockThawedIQ2_XXS, FieldBits<2, 4>, FieldBits<1, 4>>(
+         THAW_FIELD(BlockThawedIQ2_XXS, qs, kBytes4),
+         THAW_FIELD(BlockThawedIQ2_XXS, signs, kBytes4))},
+    {ElementType::kThawedIQ2_S,
+     2,
+     {THAW_FIELD(BlockThawedIQ2_S, d, kBytes2)},
+     {THAW_FIELD(BlockThawedIQ2_S, scales, kBytes4)},
+     NumbersIn<BlockThawedIQ2_S, FieldBits<2, 4>, FieldBits<1, 4>>(
+         THAW_FIELD(BlockThawedIQ2_S, qs, kBytes4), THAW_FIELD(BlockThawedIQ2_S, signs, kBytes4))},
+    {ElementType::kThawedIQ3_XXS,
+     2,
+     {THAW_FIELD(BlockThawedIQ3_XXS, d, kBytes2)},
+     {THAW_FIELD(BlockThawedIQ3_XXS, scales, kBytes4),
+      THAW_FIELD(BlockThawedIQ3_XXS, qs, kBytes4)}},
+    {ElementType::kThawedIQ3_S,
+     2,
+     {THAW_FIELD(BlockThawedIQ3_S, d, kBytes2)},
+     {THAW_FIELD(BlockThawedIQ3_S, scales, kBytes4), THAW_FIELD(BlockThawedIQ3_S, qs, kBytes4)}},
+    {ElementType::kThawedIQ1_S,
+     2,
+     {THAW_FIELD(BlockThawedIQ1_S, d, kBytes2)},
+     {THAW_FIELD(BlockThawedIQ1_S, scales, kBytes4)},
+     NumbersIn<BlockThawedIQ1_S, FieldBits<2, 4>>(THAW_FIELD(BlockThawedIQ1_S, qs, kBytes4))},
+    {ElementType::kThawedIQ1_M,
+     2,
+     {THAW_FIELD(BlockThawedIQ1_M, d, kBytes2)},
+     {THAW_FIELD(BlockThawedIQ1_M, scales, kBytes4), THAW_FIELD(BlockThawedIQ1_M, less, kBytes4)},
+     NumbersIn<BlockThawedIQ1_M, FieldBits<2, 4>>(THAW_FIELD(BlockThawedIQ1_M, qs, kBytes4))},
 });
 
 #undef THAW_PART
@@ -306,16 +339,7 @@ void ForEachField(const Format& format, int64_t k, Visit visit, VisitNumbers vis
   }
 }
 
-// Bit 4 j + b of the file is bit 8 b + j of the packed form: four bits at a time, which a product
-// takes to the lowest bits of four bytes.
-uint32_t SpreadHighBits(uint32_t bits) {
-  uint32_t spread = 0;
-  for (int j = 0; j < 8; ++j) {
-    spread |= ((bits >> 4 * j & 15) * 0x00204081U & OfEveryByte(1)) << j;
-  }
-  return spread;
-}
-
+// What SpreadBits makes of them, back.
 uint32_t GatherHighBits(uint32_t spread) {
   uint32_t bits = 0;
   for (int i = 0; i < 32; ++i) bits |= (spread >> (8 * (i % 4) + i / 4) & 1) << i;
@@ -368,7 +392,7 @@ void InterleaveField(const Field& field, const std::byte* rows, int64_t row_byte
       return Interleave<4>(rows, row_bytes, field.bytes, packed);
     case Element::kHighBits:
       for (int64_t row = 0; row < kRows; ++row) {
-        StoreWord(SpreadHighBits(LoadWord(rows + row * row_bytes)), packed + 4 * row);
+        StoreWord(SpreadBits(LoadWord(rows + row * row_bytes)), packed + 4 * row);
       }
       return;
   }

@@ -50,6 +50,10 @@ namespace thaw {
 //   IQ2_XS        2     d              scales:4, qs:4
 //   IQ2_S, IQ3_S  2     d              scales:4, qh:4, qs:4, signs:4
 //   IQ3_XXS       2     d              qs:4, signs_and_scale:4
+//   thawed IQ1_S  2     d              scales:4, numbers of qs
+//   thawed IQ1_M  2     d              scales:4, less:4, numbers of qs
+//   thawed IQ2    2     d              scales:4, numbers of qs and signs
+//   thawed IQ3    2     d              scales:4, qs:4
 inline constexpr int64_t kPackedGroupRows = 16;
 
 // Whether rows of k elements (whole blocks) have a packed form: those of the types above, F32, and

@@ -13,13 +13,17 @@ namespace thaw {
 namespace {
 
 constexpr ElementType kPackable[] = {
-    ElementType::kF32,     ElementType::kF16,     ElementType::kBF16,   ElementType::kQ4_0,
-    ElementType::kQ4_1,    ElementType::kQ5_0,    ElementType::kQ5_1,   ElementType::kQ8_0,
-    ElementType::kQ2_K,    ElementType::kQ3_K,    ElementType::kQ4_K,   ElementType::kQ5_K,
-    ElementType::kQ6_K,    ElementType::kIQ4_NL,  ElementType::kIQ4_XS, ElementType::kMXFP4,
-    ElementType::kNVFP4,   ElementType::kTQ1_0,   ElementType::kTQ2_0,  ElementType::kIQ1_S,
-    ElementType::kIQ1_M,   ElementType::kIQ2_XXS, ElementType::kIQ2_XS, ElementType::kIQ2_S,
-    ElementType::kIQ3_XXS, ElementType::kIQ3_S,
+    ElementType::kF32,         ElementType::kF16,           ElementType::kBF16,
+    ElementType::kQ4_0,        ElementType::kQ4_1,          ElementType::kQ5_0,
+    ElementType::kQ5_1,        ElementType::kQ8_0,          ElementType::kQ2_K,
+    ElementType::kQ3_K,        ElementType::kQ4_K,          ElementType::kQ5_K,
+    ElementType::kQ6_K,        ElementType::kIQ4_NL,        ElementType::kIQ4_XS,
+    ElementType::kMXFP4,       ElementType::kNVFP4,         ElementType::kTQ1_0,
+    ElementType::kTQ2_0,       ElementType::kIQ1_S,         ElementType::kIQ1_M,
+    ElementType::kIQ2_XXS,     ElementType::kIQ2_XS,        ElementType::kIQ2_S,
+    ElementType::kIQ3_XXS,     ElementType::kIQ3_S,         ElementType::kThawedIQ2_XXS,
+    ElementType::kThawedIQ2_S, ElementType::kThawedIQ3_XXS, ElementType::kThawedIQ3_S,
+    ElementType::kThawedIQ1_S, ElementType::kThawedIQ1_M,
 };
 
 std::vector<std::byte> RandomBytes(int64_t n, std::mt19937& random) {

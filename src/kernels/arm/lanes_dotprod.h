@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/codebooks.h"
+#include "tensor/codebooks.h"
 
 #define THAW_INLINE [[gnu::always_inline]] static inline
 

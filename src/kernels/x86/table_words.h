@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/codebooks.h"
+#include "tensor/codebooks.h"
 
 namespace thaw {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/codebooks.h"
+#include "tensor/codebooks.h"
 
 #include <cstddef>
 

@@ -1,4 +1,4 @@
-#include "kernels/codebooks.h"
+#include "tensor/codebooks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
