@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "tensor/spread_bits.h"
+
 namespace thaw {
 namespace {
 
@@ -29,6 +31,22 @@ constexpr CodeBytes<kPoints> Split(const std::array<uint16_t, kPoints>& codes) {
     bytes.second[point] = static_cast<uint8_t>(codes[point] >> 8);
   }
   return bytes;
+}
+
+template <size_t kPoints>
+constexpr CodeWords<kPoints> SpreadOctets(const std::array<uint16_t, kPoints>& codes) {
+  CodeWords<kPoints> words = {};
+  for (size_t i = 0; i < kPoints; ++i) {
+    words[i] = SpreadPairs(codes[i] & 0xff) | SpreadPairs(codes[i] >> 8) << 2;
+  }
+  return words;
+}
+
+template <size_t kPoints>
+constexpr CodeWords<kPoints> SpreadQuads(const std::array<uint16_t, kPoints>& codes) {
+  CodeWords<kPoints> words = {};
+  for (size_t i = 0; i < kPoints; ++i) words[i] = SpreadNibbles(codes[i]);
+  return words;
 }
 
 constexpr std::array<int8_t, 3> kIQ2Levels = {8, 25, 43};
@@ -459,5 +477,12 @@ constexpr CodeBytes<1024> kIQ2_SCodeBytes = Split(kIQ2_SCodes);
 constexpr CodeBytes<256> kIQ3_XXSCodeBytes = Split(kIQ3_XXSCodes);
 constexpr CodeBytes<512> kIQ3_SCodeBytes = Split(kIQ3_SCodes);
 constexpr CodeBytes<2048> kIQ1CodeBytes = Split(kIQ1Codes);
+
+constexpr CodeWords<256> kIQ2_XXSCodeWords = SpreadOctets(kIQ2_XXSCodes);
+constexpr CodeWords<512> kIQ2_XSCodeWords = SpreadOctets(kIQ2_XSCodes);
+constexpr CodeWords<1024> kIQ2_SCodeWords = SpreadOctets(kIQ2_SCodes);
+constexpr CodeWords<256> kIQ3_XXSCodeWords = SpreadQuads(kIQ3_XXSCodes);
+constexpr CodeWords<512> kIQ3_SCodeWords = SpreadQuads(kIQ3_SCodes);
+constexpr CodeWords<2048> kIQ1CodeWords = SpreadOctets(kIQ1Codes);
 
 }  // namespace thaw

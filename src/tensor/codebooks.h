@@ -1,7 +1,7 @@
 // The number tables that codebook element types refer to.
 //
 // They are part of the formats: ggml's quantizers chose these points once, and every file made
-// since depends on them (ggml-common.h). Constant data without any initialization at run time, 45
+// since depends on them (ggml-common.h). Constant data without any initialization at run time, 63
 // KiB in all; which table belongs to which format is said in tensor/blocks.h, which has that of
 // IQ4.
 #pragma once
@@ -59,5 +59,16 @@ extern const CodeBytes<1024> kIQ2_SCodeBytes;
 extern const CodeBytes<256> kIQ3_XXSCodeBytes;
 extern const CodeBytes<512> kIQ3_SCodeBytes;
 extern const CodeBytes<2048> kIQ1CodeBytes;
+
+// Such codes spread over words: that of element i is in byte i % 4, of eight elements with two bits
+// behind each other.
+template <size_t kPoints>
+using CodeWords = std::array<uint32_t, kPoints>;
+extern const CodeWords<256> kIQ2_XXSCodeWords;
+extern const CodeWords<512> kIQ2_XSCodeWords;
+extern const CodeWords<1024> kIQ2_SCodeWords;
+extern const CodeWords<256> kIQ3_XXSCodeWords;
+extern const CodeWords<512> kIQ3_SCodeWords;
+extern const CodeWords<2048> kIQ1CodeWords;
 
 }  // namespace thaw

@@ -16,22 +16,37 @@ namespace {
 constexpr int kGroups = 8;  // of 32 elements, in a block
 constexpr int kOctets = 4;  // in a group
 
-constexpr auto kSignsOfSeven = [] {
-  std::array<uint8_t, 128> signs{};
-  for (uint32_t seven = 0; seven < signs.size(); ++seven) signs[seven] = SignsWithParity(seven);
-  return signs;
-}();
+// Of a byte of signs, what of_signs makes of it; and of the seven bits that stand for one.
+template <typename OfSigns>
+struct SignTables {
+  using Word = decltype(OfSigns()(0U));
 
-// The signs of four octets, whose sevens of bits follow each other.
-uint32_t SignsOfSevens(uint32_t sevens) {
-  uint32_t signs = 0;
-  for (int octet = 0; octet < kOctets; ++octet) {
-    signs |= static_cast<uint32_t>(kSignsOfSeven[sevens >> 7 * octet & 0x7f]) << 8 * octet;
+  constexpr SignTables() {
+    for (uint32_t signs = 0; signs < 256; ++signs) of_byte[signs] = OfSigns()(signs);
+    for (uint32_t seven = 0; seven < 128; ++seven)
+      of_seven[seven] = of_byte[SignsWithParity(seven)];
   }
-  return signs;
-}
 
-void StoreWord(uint32_t word, uint8_t* to) { std::memcpy(to, &word, sizeof(word)); }
+  std::array<Word, 256> of_byte = {};
+  std::array<Word, 128> of_seven = {};
+};
+
+// That of element i in byte i % 4, those of the last four behind those of the first.
+constexpr SignTables<decltype([](uint32_t signs) {
+  return SpreadFourBits(signs) | SpreadFourBits(signs >> 4) << 1;
+})>
+    kSignWords;
+
+// That of element i is bit 3 of byte i.
+constexpr SignTables<decltype([](uint32_t signs) {
+  return uint64_t{SpreadFourBits(signs >> 4)} << 35 | uint64_t{SpreadFourBits(signs)} << 3;
+})>
+    kSignLongs;
+
+template <typename Word>
+void Store(Word word, uint8_t* to) {
+  std::memcpy(to, &word, sizeof(word));
+}
 
 uint32_t LoadWord(const uint8_t* from) {
   uint32_t word;
@@ -40,23 +55,36 @@ uint32_t LoadWord(const uint8_t* from) {
 }
 
 // The numbers of a group of 32 elements, two bits each; point(octet) is that of eight.
-template <typename Codes, typename Point>
-void StorePairs(const Codes& codes, const Point& point, uint8_t* qs) {
-  const auto octet = [&](int i) {
-    const size_t at = point(i);
-    return SpreadPairs(codes.first[at]) | SpreadPairs(codes.second[at]) << 2;
-  };
-  StoreWord(octet(0) | octet(1) << 4, qs);
-  StoreWord(octet(2) | octet(3) << 4, qs + 4);
+template <typename Words, typename Point>
+void StorePairs(const Words& words, const Point& point, uint8_t* qs) {
+  const auto octet = [&](int i) { return words[static_cast<size_t>(point(i))]; };
+  Store(octet(0) | octet(1) << 4, qs);
+  Store(octet(2) | octet(3) << 4, qs + 4);
 }
 
-// The numbers of a group, three bits and a sign each; point(quad) is that of four elements.
-template <typename Codes, typename Point>
-void StoreNibbles(const Codes& codes, const Point& point, uint32_t signs, uint8_t* qs) {
-  const auto quad = [&](int i) {
-    return SpreadNibbles(codes[point(i)]) | SpreadFourBits(signs >> 4 * i) << 3;
+// Their signs; word(octet) is that of kSignWords.
+template <typename Word>
+void StoreSigns(const Word& word, uint8_t* signs) {
+  Store(word(0) | word(1) << 2 | word(2) << 4 | word(3) << 6, signs);
+}
+
+// The numbers of a group, three bits and a sign each: point(quad) is that of four elements,
+// sign(octet) the signs of eight as in kSignLongs.
+template <typename Words, typename Point, typename Sign>
+void StoreNibbles(const Words& words, const Point& point, const Sign& sign, uint8_t* qs) {
+  const auto octet = [&](int i) {
+    const uint64_t first = words[static_cast<size_t>(point(2 * i))];
+    const uint64_t second = words[static_cast<size_t>(point(2 * i + 1))];
+    return first | second << 32 | sign(i);
   };
-  for (int i = 0; i < 4; ++i) StoreWord(quad(i) | quad(4 + i) << 4, qs + 4 * i);
+  Store(octet(0) | octet(2) << 4, qs);
+  Store(octet(1) | octet(3) << 4, qs + 8);
+}
+
+// Of four sevens of bits that follow each other, what a table has for each.
+template <typename Tables>
+auto OfSevens(const Tables& tables, uint32_t sevens) {
+  return [&tables, sevens](int octet) { return tables.of_seven[sevens >> 7 * octet & 0x7f]; };
 }
 
 void ThawBlock(const BlockIQ2_XXS& block, BlockThawedIQ2_XXS& thawed) {
@@ -67,10 +95,10 @@ void ThawBlock(const BlockIQ2_XXS& block, BlockThawedIQ2_XXS& thawed) {
     const uint32_t word = LoadWord(group.signs_and_scale);
     scales |= word >> 28 << 4 * g;
     StorePairs(
-        kIQ2_XXSCodeBytes, [&](int octet) { return group.grid[octet]; }, thawed.qs + 8 * g);
-    StoreWord(SpreadBits(SignsOfSevens(word)), thawed.signs + 4 * g);
+        kIQ2_XXSCodeWords, [&](int octet) { return group.grid[octet]; }, thawed.qs + 8 * g);
+    StoreSigns(OfSevens(kSignWords, word), thawed.signs + 4 * g);
   }
-  StoreWord(scales, thawed.scales);
+  Store(scales, thawed.scales);
 }
 
 void ThawBlock(const BlockIQ2_XS& block, BlockThawedIQ2_S& thawed) {
@@ -79,12 +107,9 @@ void ThawBlock(const BlockIQ2_XS& block, BlockThawedIQ2_S& thawed) {
   for (int g = 0; g < kGroups; ++g) {
     const uint16_t* qs = block.qs + kOctets * g;
     StorePairs(
-        kIQ2_XSCodeBytes, [&](int octet) { return qs[octet] & 0x1ff; }, thawed.qs + 8 * g);
-    uint32_t sevens = 0;
-    for (int octet = 0; octet < kOctets; ++octet) {
-      sevens |= static_cast<uint32_t>(qs[octet] >> 9) << 7 * octet;
-    }
-    StoreWord(SpreadBits(SignsOfSevens(sevens)), thawed.signs + 4 * g);
+        kIQ2_XSCodeWords, [&](int octet) { return qs[octet] & 0x1ff; }, thawed.qs + 8 * g);
+    StoreSigns([&](int octet) { return kSignWords.of_seven[qs[octet] >> 9]; },
+               thawed.signs + 4 * g);
   }
 }
 
@@ -95,8 +120,9 @@ void ThawBlock(const BlockIQ2_S& block, BlockThawedIQ2_S& thawed) {
     const auto point = [&](int octet) {
       return block.qs[kOctets * g + octet] | (block.qh[g] >> 2 * octet & 3) << 8;
     };
-    StorePairs(kIQ2_SCodeBytes, point, thawed.qs + 8 * g);
-    StoreWord(SpreadBits(LoadWord(block.signs + 4 * g)), thawed.signs + 4 * g);
+    StorePairs(kIQ2_SCodeWords, point, thawed.qs + 8 * g);
+    StoreSigns([&](int octet) { return kSignWords.of_byte[block.signs[kOctets * g + octet]]; },
+               thawed.signs + 4 * g);
   }
 }
 
@@ -107,10 +133,10 @@ void ThawBlock(const BlockIQ3_XXS& block, BlockThawedIQ3_XXS& thawed) {
     const uint32_t word = LoadWord(block.signs_and_scale[g]);
     scales |= word >> 28 << 4 * g;
     StoreNibbles(
-        kIQ3_XXSCodes, [&](int quad) { return block.qs[8 * g + quad]; }, SignsOfSevens(word),
-        thawed.qs + 16 * g);
+        kIQ3_XXSCodeWords, [&](int quad) { return block.qs[8 * g + quad]; },
+        OfSevens(kSignLongs, word), thawed.qs + 16 * g);
   }
-  StoreWord(scales, thawed.scales);
+  Store(scales, thawed.scales);
 }
 
 void ThawBlock(const BlockIQ3_S& block, BlockThawedIQ3_S& thawed) {
@@ -120,7 +146,10 @@ void ThawBlock(const BlockIQ3_S& block, BlockThawedIQ3_S& thawed) {
     const auto point = [&](int quad) {
       return block.qs[8 * g + quad] | (block.qh[g] >> quad & 1) << 8;
     };
-    StoreNibbles(kIQ3_SCodes, point, LoadWord(block.signs + 4 * g), thawed.qs + 16 * g);
+    StoreNibbles(
+        kIQ3_SCodeWords, point,
+        [&](int octet) { return kSignLongs.of_byte[block.signs[kOctets * g + octet]]; },
+        thawed.qs + 16 * g);
   }
 }
 
@@ -133,9 +162,9 @@ void ThawBlock(const BlockIQ1_S& block, BlockThawedIQ1_S& thawed) {
     const auto point = [&](int octet) {
       return block.qs[kOctets * g + octet] | (qh >> 3 * octet & 7) << 8;
     };
-    StorePairs(kIQ1CodeBytes, point, thawed.qs + 8 * g);
+    StorePairs(kIQ1CodeWords, point, thawed.qs + 8 * g);
   }
-  StoreWord(scales, thawed.scales);
+  Store(scales, thawed.scales);
 }
 
 void ThawBlock(const BlockIQ1_M& block, BlockThawedIQ1_M& thawed) {
@@ -159,9 +188,9 @@ void ThawBlock(const BlockIQ1_M& block, BlockThawedIQ1_M& thawed) {
     const auto point = [&](int octet) {
       return block.qs[kOctets * g + octet] | (nibbles >> 4 * octet & 7) << 8;
     };
-    StorePairs(kIQ1CodeBytes, point, thawed.qs + 8 * g);
+    StorePairs(kIQ1CodeWords, point, thawed.qs + 8 * g);
   }
-  StoreWord(less, thawed.less);
+  Store(less, thawed.less);
 }
 
 template <typename Block, typename Thawed>
