@@ -161,8 +161,8 @@ def logits(thaw, model, folder, *arguments):
 def test_logits_are_the_bits_of_the_thawed_weights(thaw, models, tmp_path, kernels):
     frozen, plain = models
     options = () if kernels is None else ("--kernels", kernels)
-    if thaw.run("logits", plain, "--tokens", "/dev/null", "--out", tmp_path / "x", *options).err.find(
-            "cannot run") >= 0:
+    if "have none of that name" in thaw.run("logits", plain, "--tokens", models_tokens(tmp_path), "--out",
+                                            tmp_path / "x", *options).err:
         pytest.skip(f"this CPU cannot run the {kernels} kernels")
     expected = logits(thaw, plain, tmp_path, *options)
     for tier in ("coded", "thawed", "auto"):
