@@ -37,6 +37,7 @@ BenchReport Example() {
                            .step_seconds = {0.1, 0.2},
                            .hit_bytes = 1'200'000'000,
                            .miss_bytes = 800'000'000,
+                           .visited_bytes = 2'000'000'000,
                            .stall_seconds = 0.5,
                            .run_kv_bytes = 200'000'000,
                            .run_operations = 2'000'000'000};

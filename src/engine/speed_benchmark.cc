@@ -159,6 +159,7 @@ class Benchmark {
     workload.run_seconds.push_back(seconds);
     workload.hit_bytes += after.hit_bytes - before.hit_bytes;
     workload.miss_bytes += after.miss_bytes - before.miss_bytes;
+    workload.visited_bytes += after.visited_bytes - before.visited_bytes;
     workload.stall_seconds += after.stall_seconds - before.stall_seconds;
     return HashOf(logits_);
   }
@@ -181,7 +182,7 @@ class Benchmark {
   // What is read between two tokens would leave a reader of weights time to run ahead.
   bool AllIsInMemory() const {
     return ResidentReader(engine_.weights(), engine_.threads()).bytes() ==
-           engine_.weights().map().weight_bytes();
+           engine_.weights().map().memory_bytes();
   }
 
   Result<void> MeasureMachine() {
@@ -253,7 +254,7 @@ double WorkloadReport::PerToken(double sum) const {
 }
 
 double WorkloadReport::BytesPerToken() const {
-  return PerToken(static_cast<double>(hit_bytes + miss_bytes)) + KvBytesPerToken();
+  return PerToken(static_cast<double>(visited_bytes)) + KvBytesPerToken();
 }
 
 double WorkloadReport::KvBytesPerToken() const {

@@ -65,17 +65,19 @@ struct WorkloadReport {
   // Bytes a second that were read before and after each step, their mean by time; empty where
   // weights are not all in memory.
   std::vector<double> step_memory_rates = {};
-  uint64_t hit_bytes = 0;  // of weights visited
+  uint64_t hit_bytes = 0;  // of weights visited, as they lie in files
   uint64_t miss_bytes = 0;
-  double stall_seconds = 0;   // summed over threads
-  uint64_t run_kv_bytes = 0;  // of decode: keys and values that attention reads in one run
+  uint64_t visited_bytes = 0;  // of both, in memory
+  double stall_seconds = 0;    // summed over threads
+  uint64_t run_kv_bytes = 0;   // of decode: keys and values that attention reads in one run
   // Two for each weight and token that it is multiplied with, in one run; attention, which
   // multiplies no weights, is left out.
   uint64_t run_operations = 0;
 
   Spread TokensPerSecond() const;
-  // Weights that are visited and, of decode, the keys and values of the positions seen. What a
-  // prompt reads of those again depends on what a core's cache keeps, so it is left out there.
+  // Weights that are visited, in memory, and, of decode, the keys and values of the positions seen.
+  // What a prompt reads of those again depends on what a core's cache keeps, so it is left out
+  // there.
   double BytesPerToken() const;
   double KvBytesPerToken() const;    // the second part of it
   double BytesReadPerToken() const;  // of weights, missed

@@ -55,7 +55,7 @@ SpeedForecast ForecastSpeed(const MemoryPlan& plan, const ModelConfig& config, c
   }
   const auto [less, more] = std::minmax(forecast.compute_seconds, forecast.disk_seconds);
   forecast.decode_tok_per_s = 1 / (more + kUnhidden * less);
-  const double read_seconds = map.visited_bytes() / rates.memory_bytes_per_second;
+  const double read_seconds = map.visited_memory_bytes() / rates.memory_bytes_per_second;
   if (forecast.disk_seconds > forecast.compute_seconds) {
     forecast.bound_by = "disk";
   } else {

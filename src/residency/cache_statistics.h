@@ -25,14 +25,15 @@ struct CacheStatistics {
   uint64_t misses = 0;       // visits
   uint64_t hit_bytes = 0;
   uint64_t miss_bytes = 0;
+  uint64_t visited_bytes = 0;     // in memory, with tiles in the forms that they have now
   uint64_t evictions = 0;         // tiles that left for another one
   uint64_t bytes_read = 0;        // tiles and single rows, as they lie in files
   RowStatistics rows = {};        // of these, single rows
   uint64_t disk_bytes = 0;        // asked of the device by direct reads, rounded to its blocks
   uint64_t page_cache_bytes = 0;  // of bytes_read, found in the page cache
   double read_seconds = 0;        // from asking for a tile to having it, summed over tiles
-  // What was read, tiles and single rows, being checked, packed and, where it is frozen, decoded,
-  // summed over threads. Not: decoding within products of coded tiles.
+  // What was read, tiles and single rows, being checked, packed and thawed, summed over threads.
+  // Not: decoding within products of coded tiles.
   double thaw_seconds = 0;
   double stall_seconds = 0;  // visits spent waiting, summed over threads
   uint64_t capacity_bytes = 0;

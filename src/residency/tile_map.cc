@@ -158,7 +158,7 @@ Result<TileMap> TileMap::Create(std::vector<WeightMatrix> matrices) {
     map.most_tile_span_bytes_ = std::max(map.most_tile_span_bytes_, tile.span_bytes);
     if (matrix.changes_form()) map.Hold(tile, /*is_thawed=*/false);
   }
-  map.SumSpans();
+  map.SumForms();
   return map;
 }
 
@@ -176,12 +176,18 @@ void TileMap::Hold(Tile& tile, bool is_thawed) {
   tile.span_bytes = RoundUp(span, alignment_);
 }
 
-void TileMap::SumSpans() {
+void TileMap::SumForms() {
+  memory_bytes_ = 0;
+  visited_memory_bytes_ = 0;
   span_bytes_ = 0;
   largest_span_bytes_ = 0;
-  for (const Tile& tile : tiles_) {
-    span_bytes_ += tile.span_bytes;
-    largest_span_bytes_ = std::max(largest_span_bytes_, tile.span_bytes);
+  for (int32_t i = 0; i < tile_count(); ++i) {
+    const Tile& of = tile(i);
+    memory_bytes_ += of.memory_bytes;
+    visited_memory_bytes_ +=
+        visited_bytes(i) * static_cast<double>(of.memory_bytes) / static_cast<double>(of.bytes);
+    span_bytes_ += of.span_bytes;
+    largest_span_bytes_ = std::max(largest_span_bytes_, of.span_bytes);
   }
 }
 
@@ -189,7 +195,7 @@ void TileMap::SetThawed(FunctionRef<bool(int32_t tile)> is_thawed) {
   for (int32_t i = 0; i < tile_count(); ++i) {
     if (changes_form(i)) Hold(tiles_[static_cast<size_t>(i)], is_thawed(i));
   }
-  SumSpans();
+  SumForms();
 }
 
 void TileMap::TakeForms(const TileMap& other) {
@@ -206,7 +212,7 @@ void TileMap::TakeForms(const TileMap& other) {
     tile.memory_bytes = from.memory_bytes;
     tile.span_bytes = from.span_bytes;
   }
-  SumSpans();
+  SumForms();
 }
 
 TileMap::Range TileMap::tiles_of(int32_t matrix_index, int64_t expert) const {

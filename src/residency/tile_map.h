@@ -185,9 +185,13 @@ class TileMap {
                : bytes;
   }
 
-  // Sums over the tiles, and the largest room that one needs.
+  // Sums over the tiles as they lie in files.
   uint64_t weight_bytes() const { return weight_bytes_; }
   double visited_bytes() const { return visited_bytes_; }
+
+  // In memory, and the largest room that one needs.
+  uint64_t memory_bytes() const { return memory_bytes_; }
+  double visited_memory_bytes() const { return visited_memory_bytes_; }
   uint64_t span_bytes() const { return span_bytes_; }
   uint64_t largest_span_bytes() const { return largest_span_bytes_; }
 
@@ -212,7 +216,7 @@ class TileMap {
 
  private:
   void Hold(Tile& tile, bool is_thawed);
-  void SumSpans();
+  void SumForms();
 
   std::vector<WeightMatrix> matrices_;
   std::vector<Tile> tiles_;
@@ -220,6 +224,8 @@ class TileMap {
   std::vector<int32_t> layer_starts_;  // [tiles]
   uint64_t weight_bytes_ = 0;
   double visited_bytes_ = 0;
+  uint64_t memory_bytes_ = 0;
+  double visited_memory_bytes_ = 0;
   uint64_t span_bytes_ = 0;
   uint64_t largest_span_bytes_ = 0;
   uint64_t most_span_bytes_ = 0;

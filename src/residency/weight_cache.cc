@@ -298,6 +298,7 @@ CacheStatistics WeightCache::Statistics() const {
     s.misses += visits - hits;
     s.hit_bytes += hits * bytes;
     s.miss_bytes += (visits - hits) * bytes;
+    s.visited_bytes += visits * map_.tile(tile).memory_bytes;
     const uint32_t word = t.word.load(std::memory_order_relaxed);
     if ((word & kResident) != 0 && (word & kPinMask) > 0) s.pinned_bytes += bytes;
   }

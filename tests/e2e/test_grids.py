@@ -114,3 +114,15 @@ def test_types_that_are_held_in_memory_alone_are_no_types_of_files(thaw):
     assert outcome.status != 0
     assert "IQ3_S_thawed" in outcome.err
     assert "IQ3_S" in outcome.err.replace("IQ3_S_thawed", "", 1) and "_thawed," not in outcome.err
+
+
+def test_the_bench_counts_what_is_read_of_memory(thaw, grids):
+    weights = {}
+    for tier in ("coded", "thawed"):
+        report = json.loads(thaw.results("bench", grids, "--prefill", "2", "--decode", "2", "--runs", "1", "--json",
+                                         "--tier", tier))
+        decode = report["runs"][1]
+        assert decode["memory_gb_per_s"] is not None  # all is in memory, in either form
+        weights[tier] = decode["bytes_per_token"] - decode["kv_bytes_per_token"]
+    assert weights["coded"] <= report["model"]["weight_bytes"]
+    assert 1.15 * weights["coded"] < weights["thawed"] < 1.56 * weights["coded"]
