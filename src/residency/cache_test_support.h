@@ -303,4 +303,11 @@ inline uint64_t LeastCapacity(const TestModel& model, const Policy& policy) {
   return MinimumCapacity(map, policy, std::vector<char>(static_cast<size_t>(map.tile_count()), 0));
 }
 
+inline std::unique_ptr<WeightCache> CacheOf(TileMap map, const WeightCacheOptions& options = {}) {
+  auto cache = WeightCache::Create(std::move(map), options);
+  if (cache) return *std::move(cache);
+  ADD_FAILURE() << cache.error().message;
+  return nullptr;
+}
+
 }  // namespace thaw

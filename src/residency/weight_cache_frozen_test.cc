@@ -133,13 +133,6 @@ class FrozenModel {
 const std::vector<FrozenKind> kBothKinds = {FrozenKind::kBf16, FrozenKind::kEcq};
 constexpr Form kForms[] = {Form::kCoded, Form::kThawed, Form::kThawedAndPacked};
 
-std::unique_ptr<WeightCache> CacheOf(TileMap map, const WeightCacheOptions& options = {}) {
-  auto cache = WeightCache::Create(std::move(map), options);
-  if (cache) return *std::move(cache);
-  ADD_FAILURE() << cache.error().message;
-  return nullptr;
-}
-
 bool IsExpected(const FrozenModel& model, int32_t tile, Form form,
                 std::span<const std::byte> data) {
   const std::vector<std::byte> expected = model.Expected(tile, form);

@@ -17,8 +17,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int64_t kCols = 512;
-constexpr int64_t kRows = 2 * 4720 + 24;  // of the last tile some are no whole group
+constexpr int64_t kGridCols = 512;
+constexpr int64_t kGridRows = 2 * 4720 + 24;  // of the last tile some are no whole group
 constexpr uint16_t kHalfInfinity = 0x7c00;
 
 constexpr ElementType kGrids[] = {ElementType::kIQ1_S,  ElementType::kIQ1_M, ElementType::kIQ2_XXS,
@@ -30,7 +30,8 @@ class GridModel {
  public:
   explicit GridModel(ElementType type) : type_(type) {
     std::mt19937 random(3);
-    std::vector<std::byte> bytes(kOffset + static_cast<size_t>(kRows * RowBytes(type, kCols)));
+    std::vector<std::byte> bytes(kOffset +
+                                 static_cast<size_t>(kGridRows * RowBytes(type, kGridCols)));
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() % 120);
     bytes_ = bytes;
     file_ = std::make_shared<MemoryFile>("g.gguf", std::move(bytes));
@@ -39,7 +40,7 @@ class GridModel {
   // The same with an infinite scale in a row.
   GridModel(const GridModel& original, int64_t row)
       : type_(original.type_), bytes_(original.bytes_) {
-    std::memcpy(bytes_.data() + kOffset + row * RowBytes(type_, kCols), &kHalfInfinity,
+    std::memcpy(bytes_.data() + kOffset + row * RowBytes(type_, kGridCols), &kHalfInfinity,
                 sizeof(kHalfInfinity));
     file_ = std::make_shared<MemoryFile>("g.gguf", bytes_);
   }
@@ -47,8 +48,8 @@ class GridModel {
   TileMap Map(TileForm form, bool is_packed) const {
     WeightMatrix matrix{.name = "w",
                         .type = type_,
-                        .rows = kRows,
-                        .cols = kCols,
+                        .rows = kGridRows,
+                        .cols = kGridCols,
                         .file = file_,
                         .offset = kOffset,
                         .form = form,
@@ -61,17 +62,17 @@ class GridModel {
     std::vector<std::byte> rows(tile.memory_bytes);
     const std::byte* in_file = bytes_.data() + tile.offset;
     for (int64_t row = 0; row < tile.row_count; ++row) {
-      std::byte* out = rows.data() + row * RowBytes(tile.type, kCols);
-      const std::byte* from = in_file + row * RowBytes(type_, kCols);
+      std::byte* out = rows.data() + row * RowBytes(tile.type, kGridCols);
+      const std::byte* from = in_file + row * RowBytes(type_, kGridCols);
       if (tile.is_thawed) {
-        ThawGridRow(type_, kCols, from, out);
+        ThawGridRow(type_, kGridCols, from, out);
       } else {
-        std::memcpy(out, from, static_cast<size_t>(RowBytes(type_, kCols)));
+        std::memcpy(out, from, static_cast<size_t>(RowBytes(type_, kGridCols)));
       }
     }
     if (tile.is_packed) {
-      std::vector<std::byte> scratch(static_cast<size_t>(PackScratchBytes(tile.type, kCols)));
-      PackRows(tile.type, kCols, tile.row_count, rows.data(), rows.data(), scratch.data());
+      std::vector<std::byte> scratch(static_cast<size_t>(PackScratchBytes(tile.type, kGridCols)));
+      PackRows(tile.type, kGridCols, tile.row_count, rows.data(), rows.data(), scratch.data());
     }
     return rows;
   }
@@ -94,13 +95,6 @@ class GridModel {
   std::vector<std::byte> bytes_;
   std::shared_ptr<const File> file_;
 };
-
-std::unique_ptr<WeightCache> CacheOf(TileMap map, const WeightCacheOptions& options = {}) {
-  auto cache = WeightCache::Create(std::move(map), options);
-  if (cache) return *std::move(cache);
-  ADD_FAILURE() << cache.error().message;
-  return nullptr;
-}
 
 TEST(GridTiles, AreTheSameRowsInEveryForm) {
   for (const ElementType type : kGrids) {
