@@ -381,6 +381,19 @@ TEST_P(FormsWithinBudget, GivesASecondSequenceWhatCodedWeightsLeave) {
   EXPECT_EQ(engine->plan().coded_bytes, 0);
 }
 
+// From budgets that leave weights on disk to those that hold all of them coded, and then thawed.
+TEST_P(FormsWithinBudget, AreThoseOfEachBudgetThatThePlanLooksAt) {
+  const auto report = Engine::Forecast(path_, Options(Tier::kAuto), {.cache_path = rates_});
+  ASSERT_TRUE(report) << report.error().message;
+  const std::vector<BudgetPoint>& curve = report->curve;
+  EXPECT_GT(curve.front().read_bytes_per_token, 0);
+  EXPECT_EQ(curve.back().read_bytes_per_token, 0);
+  EXPECT_DOUBLE_EQ(curve.back().decode_tok_per_s, report->speed.decode_tok_per_s);
+  const auto resident = std::ranges::find(curve, 0, &BudgetPoint::read_bytes_per_token);
+  EXPECT_LT(resident->decode_tok_per_s, 0.9 * curve.back().decode_tok_per_s) << "still coded";
+  EXPECT_TRUE(std::ranges::is_sorted(resident, curve.end(), {}, &BudgetPoint::decode_tok_per_s));
+}
+
 INSTANTIATE_TEST_SUITE_P(, FormsWithinBudget, ::testing::Values(Weights::kFrozen, Weights::kGrids),
                          [](const auto& test) {
                            return test.param == Weights::kFrozen ? "Frozen" : "Grids";

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <type_traits>
 
 #include "kernels/activations.h"
@@ -348,7 +347,7 @@ template <typename V, typename F, int kTokens>
                                                       typename V::Ints (&products)[kTokens]) {
   using Ints = typename V::Ints;
   using Vectors = typename V::template OctetVectorsOf<F>;
-  static_assert(*(std::end(F::kMagnitudes) - 1) < 64);
+  static_assert(std::ranges::max(F::kMagnitudes) < 64);
   Ints sums[2][kTokens];
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) sums[0][t] = sums[1][t] = V::Broadcast(0);

@@ -16,7 +16,6 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -50,12 +49,11 @@ constexpr NumberTables NumberTablesOf(size_t levels, const Number& number) {
   return tables;
 }
 
-// `zero` plus a level, or minus where there is a sign.
+// `zero` plus a magnitude, or minus where there is a sign.
 template <size_t kLevels>
-constexpr NumberTables SignedNumbersOf(int zero, const int (&levels)[kLevels]) {
-  return NumberTablesOf(std::bit_ceil(kLevels), [&](size_t level, bool has_sign) {
-    const int magnitude = level < kLevels ? levels[level] : 0;
-    return has_sign ? zero - magnitude : zero + magnitude;
+constexpr NumberTables SignedNumbersOf(int zero, const std::array<int8_t, kLevels>& magnitudes) {
+  return NumberTablesOf(kLevels, [&](size_t level, bool has_sign) {
+    return has_sign ? zero - magnitudes[level] : zero + magnitudes[level];
   });
 }
 

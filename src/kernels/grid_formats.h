@@ -60,7 +60,7 @@ struct alignas(16) LevelTable {
   uint8_t minus[16];
 };
 
-constexpr LevelTable TableOf(int zero, const int (&levels)[8]) {
+constexpr LevelTable TableOf(int zero, const std::array<int8_t, 8>& levels) {
   LevelTable table = {.plus = {}, .minus = {}};
   for (int i = 0; i < 8; ++i) {
     table.plus[i] = static_cast<uint8_t>(zero + levels[i]);
@@ -192,7 +192,7 @@ struct IQ2Format : GridFormat {
   static constexpr int kBits = 7;
   static constexpr int kZero = 64;
   static constexpr int kPairs = 2;
-  static constexpr int kMagnitudes[] = {8, 25, 43};
+  static constexpr const auto& kMagnitudes = kIQ2Magnitudes;
   static constexpr NumberTables kNumbers = SignedNumbersOf(kZero, kMagnitudes);
   static constexpr int kByteOfSigns[] = {0, 1, 2, 3};
 };
@@ -330,7 +330,7 @@ struct FormatIQ3_XXS : IQ3Format {
   static constexpr int kPhases = 1;
   static constexpr int kBits = 7;
   static constexpr int kZero = 64;
-  static constexpr int kMagnitudes[] = {4, 12, 20, 28, 36, 44, 52, 62};
+  static constexpr const auto& kMagnitudes = kIQ3_XXSMagnitudes;
   static constexpr LevelTable kLevels = TableOf(kZero, kMagnitudes);
   static constexpr NumberTables kNumbers = SignedNumbersOf(kZero, kMagnitudes);
   static constexpr const auto& kGrid = kIQ3_XXSCodes;
@@ -373,7 +373,7 @@ struct FormatIQ3_S : IQ3Format {
   static constexpr int kPhases = 1;
   static constexpr int kBits = 5;
   static constexpr int kZero = 16;
-  static constexpr int kMagnitudes[] = {1, 3, 5, 7, 9, 11, 13, 15};
+  static constexpr const auto& kMagnitudes = kIQ3_SMagnitudes;
   static constexpr LevelTable kLevels = TableOf(kZero, kMagnitudes);
   static constexpr NumberTables kNumbers = SignedNumbersOf(kZero, kMagnitudes);
   static constexpr const auto& kGrid = kIQ3_SCodes;

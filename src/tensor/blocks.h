@@ -197,6 +197,12 @@ static_assert(sizeof(BlockTQ2_0) == 66);
 // grids are those of tensor/codebooks.h). Eight elements share a byte of signs, bit i % 8 set
 // where v[i] is negative; where only 7 bits are stored, the 8th makes the number of set bits even.
 
+// What elements of IQ2 and IQ3 are by the numbers of their levels, without signs; no grid of IQ2
+// has a fourth.
+inline constexpr std::array<int8_t, 4> kIQ2Magnitudes = {8, 25, 43, 0};
+inline constexpr std::array<int8_t, 8> kIQ3_XXSMagnitudes = {4, 12, 20, 28, 36, 44, 52, 62};
+inline constexpr std::array<int8_t, 8> kIQ3_SMagnitudes = {1, 3, 5, 7, 9, 11, 13, 15};
+
 // Groups g = i / 32. v[i] = d * (0.5 + scale) / 4 * sign * kIQ2_XXSGrid[groups[g].grid[l]][i % 8],
 // l = i % 32 / 8. The 32-bit number w = signs_and_scale holds four times 7 bits of signs,
 // w[7 l : 7 l + 7], and scale = w[28:32].
@@ -287,9 +293,6 @@ static_assert(sizeof(BlockIQ1_M) == 56);
 //   two(qs, i) = (qs[4 (i / 16) + i % 4] >> 2 (i % 16 / 4))[0:2]
 //   one(signs, i) = bit i % 32 / 4 of signs[4 g + i % 4]
 
-// Magnitudes of IQ2 by their numbers; quantizers make no 3.
-inline constexpr std::array<int8_t, 4> kIQ2Magnitudes = {8, 25, 43, 0};
-
 // v[i] = d * (0.5 + nibble g % 2 of scales[g / 2]) / 4 * (one(signs, i) ? -1 : 1) * magnitude
 // magnitude = kIQ2Magnitudes[two(qs, i)]
 struct BlockThawedIQ2_XXS {
@@ -310,9 +313,6 @@ struct BlockThawedIQ2_S {
   uint8_t signs[32];
 };
 static_assert(sizeof(BlockThawedIQ2_S) == 106);
-
-inline constexpr std::array<int8_t, 8> kIQ3_XXSMagnitudes = {4, 12, 20, 28, 36, 44, 52, 62};
-inline constexpr std::array<int8_t, 8> kIQ3_SMagnitudes = {1, 3, 5, 7, 9, 11, 13, 15};
 
 // v[i] = d * (0.5 + nibble g % 2 of scales[g / 2]) / 2 * (q[3] ? -1 : 1) * magnitude
 // magnitude = kIQ3_XXSMagnitudes[q[0:3]], q as in IQ4_XS

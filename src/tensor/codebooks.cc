@@ -49,9 +49,6 @@ constexpr CodeWords<kPoints> SpreadQuads(const std::array<uint16_t, kPoints>& co
   return words;
 }
 
-constexpr std::array<int8_t, 3> kIQ2Levels = {8, 25, 43};
-constexpr std::array<int8_t, 8> kIQ3_XXSLevels = {4, 12, 20, 28, 36, 44, 52, 62};
-constexpr std::array<int8_t, 8> kIQ3_SLevels = {1, 3, 5, 7, 9, 11, 13, 15};
 constexpr std::array<int8_t, 3> kIQ1Levels = {-1, 0, 1};
 
 }  // namespace
@@ -463,12 +460,15 @@ constexpr std::array<uint16_t, 2048> kIQ1Codes = {
 };
 // clang-format on
 
-constexpr std::array<GridPoint8, 256> kIQ2_XXSGrid = Expand<GridPoint8>(kIQ2Levels, kIQ2_XXSCodes);
-constexpr std::array<GridPoint8, 512> kIQ2_XSGrid = Expand<GridPoint8>(kIQ2Levels, kIQ2_XSCodes);
-constexpr std::array<GridPoint8, 1024> kIQ2_SGrid = Expand<GridPoint8>(kIQ2Levels, kIQ2_SCodes);
+constexpr std::array<GridPoint8, 256> kIQ2_XXSGrid =
+    Expand<GridPoint8>(kIQ2Magnitudes, kIQ2_XXSCodes);
+constexpr std::array<GridPoint8, 512> kIQ2_XSGrid =
+    Expand<GridPoint8>(kIQ2Magnitudes, kIQ2_XSCodes);
+constexpr std::array<GridPoint8, 1024> kIQ2_SGrid = Expand<GridPoint8>(kIQ2Magnitudes, kIQ2_SCodes);
 constexpr std::array<GridPoint4, 256> kIQ3_XXSGrid =
-    Expand<GridPoint4>(kIQ3_XXSLevels, kIQ3_XXSCodes);
-constexpr std::array<GridPoint4, 512> kIQ3_SGrid = Expand<GridPoint4>(kIQ3_SLevels, kIQ3_SCodes);
+    Expand<GridPoint4>(kIQ3_XXSMagnitudes, kIQ3_XXSCodes);
+constexpr std::array<GridPoint4, 512> kIQ3_SGrid =
+    Expand<GridPoint4>(kIQ3_SMagnitudes, kIQ3_SCodes);
 constexpr std::array<GridPoint8, 2048> kIQ1Grid = Expand<GridPoint8>(kIQ1Levels, kIQ1Codes);
 
 constexpr CodeBytes<256> kIQ2_XXSCodeBytes = Split(kIQ2_XXSCodes);

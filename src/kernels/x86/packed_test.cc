@@ -20,12 +20,14 @@ bool IsQuantized(ElementType type) { return Info(type).is_quantized; }
 // Those with scales for 32 elements or, in whole numbers, for 256.
 bool IsMultipliedByTiles(ElementType type) {
   const std::string_view name = Info(type).name;
-  return IsQuantized(type) && name != "NVFP4" && name != "IQ1_M" && name != "IQ2_XS" &&
-         name != "IQ2_S";
+  // Not those with a scale for 16, thawed or not.
+  return IsQuantized(type) && name != "NVFP4" && !name.starts_with("IQ1_M") && name != "IQ2_XS" &&
+         !name.starts_with("IQ2_S");
 }
 
 bool HasPointsOfAGrid(ElementType type) {
   const std::string_view name = Info(type).name;
+  if (!IsInFiles(type)) return false;
   return name.starts_with("IQ1") || name.starts_with("IQ2") || name.starts_with("IQ3");
 }
 
