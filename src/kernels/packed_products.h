@@ -1,6 +1,6 @@
 // Products of packed rows (tensor/packed_rows.h) with activations, over the vectors V of an
-// instruction set (*/lanes_*.h) and the formats of packed_formats.h and grid_formats.h. What V has
-// to have is what x86/lanes_avx512.h has; the constants:
+// instruction set (*/lanes_*.h) and the formats of all_formats.h. What V has to have is what
+// x86/lanes_avx512.h has; the constants:
 //   kLanes          rows of a vector: 4, 8 or 16
 //   kSignedBytes    weights of 8 bits are multiplied as signed bytes; kSignedPanels: in a panel too
 //   kWidensBytes    numbers of 8 bits are 16 bits in a panel (WidenLine, DotWidenedTile)
