@@ -134,6 +134,7 @@ class Benchmark {
       Advance(workload.after);
     }
     const CacheStatistics before = engine_.cache_statistics();
+    const uint64_t visited_before = engine_.weights().VisitedBytes();
     double seconds = 0;
     if (is_decode) {
       std::optional<ResidentReader> reader;
@@ -159,7 +160,7 @@ class Benchmark {
     workload.run_seconds.push_back(seconds);
     workload.hit_bytes += after.hit_bytes - before.hit_bytes;
     workload.miss_bytes += after.miss_bytes - before.miss_bytes;
-    workload.visited_bytes += after.visited_bytes - before.visited_bytes;
+    workload.visited_bytes += engine_.weights().VisitedBytes() - visited_before;
     workload.stall_seconds += after.stall_seconds - before.stall_seconds;
     return HashOf(logits_);
   }

@@ -25,7 +25,6 @@ struct CacheStatistics {
   uint64_t misses = 0;       // visits
   uint64_t hit_bytes = 0;
   uint64_t miss_bytes = 0;
-  uint64_t visited_bytes = 0;     // in memory, with tiles in the forms that they have now
   uint64_t evictions = 0;         // tiles that left for another one
   uint64_t bytes_read = 0;        // tiles and single rows, as they lie in files
   RowStatistics rows = {};        // of these, single rows

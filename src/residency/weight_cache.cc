@@ -298,7 +298,6 @@ CacheStatistics WeightCache::Statistics() const {
     s.misses += visits - hits;
     s.hit_bytes += hits * bytes;
     s.miss_bytes += (visits - hits) * bytes;
-    s.visited_bytes += visits * map_.tile(tile).memory_bytes;
     const uint32_t word = t.word.load(std::memory_order_relaxed);
     if ((word & kResident) != 0 && (word & kPinMask) > 0) s.pinned_bytes += bytes;
   }
@@ -320,6 +319,18 @@ CacheStatistics WeightCache::Statistics() const {
   s.shares = targets_.shares;
   s.slot_bytes = targets_.slot_bytes;
   return s;
+}
+
+uint64_t WeightCache::VisitedBytes() const {
+  uint64_t bytes = 0;
+  const std::lock_guard lock(mutex_);
+  for (int32_t tile = 0; tile < map_.tile_count(); ++tile) {
+    const TileState& t = state(tile);
+    const uint64_t hits = t.hits.load(std::memory_order_relaxed);
+    const uint64_t visits = std::max(hits, t.visits.load(std::memory_order_relaxed));
+    bytes += visits * map_.tile(tile).memory_bytes;
+  }
+  return bytes;
 }
 
 std::vector<MatrixStatistics> WeightCache::PerMatrix() const {

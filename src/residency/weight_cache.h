@@ -225,6 +225,9 @@ class WeightCache {
   // ------------------------------------------------------------------------------------ reports
 
   CacheStatistics Statistics() const;
+  // What all visits so far have read of memory, had tiles always had the forms of now. Costs a look
+  // at each tile under the lock.
+  uint64_t VisitedBytes() const;
   // One for each matrix of the map.
   std::vector<MatrixStatistics> PerMatrix() const;
 
