@@ -115,7 +115,7 @@ Result<Computing> SelectChecked(const EngineOptions& options,
   std::vector<FrozenKind> kinds;
   for (const WeightMatrix& matrix : matrices) {
     types.push_back(matrix.type);
-    types.push_back(matrix.thawed_type());
+    if (options.tier != Tier::kCoded) types.push_back(matrix.thawed_type());
     if (matrix.is_frozen()) kinds.push_back(matrix.frozen->kind);
   }
   THAW_ASSIGN(const KernelTable* kernels, SelectCheckedKernels(options.kernels, types));

@@ -262,7 +262,7 @@ struct StepFormat : Base {
   template <typename V>
   [[gnu::always_inline]] static inline typename V::Ints LineOf(const BlockPlace& at, int step,
                                                                int /*phase*/, int j) {
-    return NumberOf<V, kNumberBits>([&](int i) { return StepLine<V>(at, step, i); }, j);
+    return LineFrom<V>(at, step, j, [&](int i) { return StepLine<V>(at, step, i); });
   }
 
   template <typename V>

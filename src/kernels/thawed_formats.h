@@ -171,8 +171,7 @@ struct ThawedIQ1Format : ThawedGridFormat {
   template <typename V>
   [[gnu::always_inline]] static inline Term<V> TermOf(const BlockPlace& at, int group) {
     const typename V::Ints s = Masked<V>(NibbleOf<V>(at, group), 0x07);
-    return {V::Multiply(V::Multiply(ScaleOf<V>(at), OddScale<V>(s)), V::Broadcast(0.125f)),
-            V::Zero()};
+    return IQ1Format::EighthOf<V>(ScaleOf<V>(at), s);
   }
 
   // Bit `bit` of the words at a line is that of all elements of `codes`.

@@ -118,6 +118,11 @@ void UnpackIQ1Octet(int point, bool delta_is_negative, int8_t* quants) {
   }
 }
 
+// d * (1 + 2 s) / 8, s the lower three bits of `bits`.
+float EighthOfOdd(float d, int bits) {
+  return d * static_cast<float>(1 + 2 * (bits & 0x07)) * 0.125f;
+}
+
 void UnpackIQ1_S(const BlockIQ1_S& block, int8_t* quants, float* scales) {
   const float d = F16ToF32(block.d);
   for (int group = 0; group < 8; ++group) {
@@ -126,8 +131,7 @@ void UnpackIQ1_S(const BlockIQ1_S& block, int8_t* quants, float* scales) {
       const int high = qh >> (3 * octet) & 0x07;
       UnpackIQ1Octet(block.qs[4 * group + octet] | high << 8, (qh & 0x8000) != 0, quants);
     }
-    const float scale = d * static_cast<float>(1 + 2 * (qh >> 12 & 0x07));
-    std::fill_n(scales + 2 * group, 2, scale * 0.125f);
+    std::fill_n(scales + 2 * group, 2, EighthOfOdd(d, qh >> 12));
   }
 }
 
@@ -140,8 +144,7 @@ void UnpackIQ1_M(const BlockIQ1_M& block, int8_t* quants, float* scales) {
   for (int n = 0; n < 4; ++n) d_bits |= static_cast<uint32_t>(block.scales[n] >> 12) << (4 * n);
   const float d = F16ToF32(static_cast<uint16_t>(d_bits));
   for (int group = 0; group < 16; ++group) {
-    const int scale = 1 + 2 * (block.scales[group / 4] >> (3 * (group % 4)) & 0x07);
-    scales[group] = d * static_cast<float>(scale) * 0.125f;
+    scales[group] = EighthOfOdd(d, block.scales[group / 4] >> (3 * (group % 4)));
   }
 }
 
@@ -204,11 +207,6 @@ void UnpackThawedIQ3_S(const BlockThawedIQ3_S& block, int8_t* quants, float* sca
     LookUpNibbles(block.qs + 16 * g, 16, kLevels, quants + 32 * g);
     std::fill_n(scales + 2 * g, 2, d * static_cast<float>(1 + 2 * NibbleAt(block.scales, g)));
   }
-}
-
-// d * (1 + 2 s) / 8, s the lower three bits of a nibble.
-float EighthOfOdd(float d, int nibble) {
-  return d * static_cast<float>(1 + 2 * (nibble & 0x07)) * 0.125f;
 }
 
 void UnpackThawedIQ1_S(const BlockThawedIQ1_S& block, int8_t* quants, float* scales) {
