@@ -318,6 +318,10 @@ Result<void> SetFields(const ModelShape& shape, GgufWriter& writer) {
     if (size == 0) continue;
     THAW_TRY(writer.SetNumber<uint32_t>(key(field.key), static_cast<uint32_t>(size)));
   }
+  if (shape.n_experts != 0) {  // other programs do not take it from the tensors
+    THAW_TRY(writer.SetNumber<uint32_t>(key("expert_feed_forward_length"),
+                                        static_cast<uint32_t>(shape.d_ff)));
+  }
   THAW_TRY(writer.SetNumber<float>(key("attention.layer_norm_rms_epsilon"), kNormEpsilon));
   THAW_TRY(writer.SetNumber<float>(key("rope.freq_base"), shape.rope_freq_base));
   return SetVocabulary(shape, writer);

@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "engine/session.h"
+#include "gguf/gguf_file.h"
 #include "io/temporary_directory.h"
 #include "kernels/kernel_table.h"
 #include "model/family.h"
@@ -210,6 +211,22 @@ TEST(ShapeModel, ChoosesExpertsMoreUnevenlyWhereTheShapeSaysSo) {
   };
   const uint64_t evenly = visited_experts(0);
   EXPECT_LT(visited_experts(0.3F), evenly);
+}
+
+// Programs that read the width of experts nowhere else load generated mixtures, too.
+TEST(ShapeModel, StatesTheWidthOfExperts) {
+  ModelShape shape = kTinyShape;
+  shape.family = "qwen3moe";
+  shape.n_experts = 4;
+  shape.n_experts_used = 2;
+  const TemporaryDirectory folder;
+  const std::string path = folder.PathOf("model.gguf");
+  ASSERT_TRUE(WriteShapeModel(shape, ElementType::kQ8_0, 1, path, kNoProgress));
+  const auto file = GgufFile::Open(path);
+  ASSERT_TRUE(file);
+  const auto width = file->GetUintOr("qwen3moe.expert_feed_forward_length", 0);
+  ASSERT_TRUE(width);
+  EXPECT_EQ(*width, static_cast<uint64_t>(shape.d_ff));
 }
 
 TEST(KnownShapes, HaveTheWeightsOfTheModelsTheyAreNamedAfter) {
