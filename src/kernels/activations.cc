@@ -11,29 +11,43 @@ namespace {
 // Each part begins at a cache line of its own.
 constexpr int64_t kPartAlignment = 64;
 
-int64_t AlignedBytes(int64_t bytes) { return RoundUp(bytes, kPartAlignment); }
-
-// Of n numbers of four bytes.
-int64_t TermBytes(int64_t n) { return AlignedBytes(n * int64_t{sizeof(float)}); }
-
-// Of n numbers of two bytes.
-int64_t HalfBytes(int64_t n) { return AlignedBytes(n * int64_t{sizeof(int16_t)}); }
-
-int64_t OutlierBytes(int64_t n_tokens, int64_t k) {
-  return AlignedBytes(n_tokens * MaxOutliers(k) * int64_t{sizeof(Outlier)});
+// Calls visit(part, n) for each array of a copy, a member of Activations, in the order in which
+// they lie: n is how many of its numbers a token of length k has.
+template <typename Visit>
+void ForEachPart(ActivationCopy copy, int64_t k, const Visit& visit) {
+  if (copy == ActivationCopy::kNone) return;
+  if (copy == ActivationCopy::kRounded || copy == ActivationCopy::kSplit) {
+    visit(&Activations::rounded, RoundedStride(k));
+    if (copy == ActivationCopy::kSplit) visit(&Activations::residues, RoundedStride(k));
+    return;
+  }
+  const int64_t n_sums = k / kActivationSum;
+  const int64_t n_steps = k / kActivationStep;
+  visit(&Activations::quants, QuantStride(k));
+  visit(&Activations::scales, ActivationBlocks(k));
+  visit(&Activations::sums, n_sums);
+  visit(&Activations::step_sums, n_steps);
+  visit(&Activations::half_sums, n_sums);
+  visit(&Activations::half_step_sums, n_steps);
+  visit(&Activations::corrections, n_sums);
+  visit(&Activations::step_corrections, n_steps);
+  visit(&Activations::second_corrections, n_steps);
+  visit(&Activations::pair_corrections, k / 4);
+  visit(&Activations::wide_pair_corrections, k / 8);
+  visit(&Activations::outliers, MaxOutliers(k));
+  visit(&Activations::outlier_ends, OutlierSegments(k));
 }
 
-int64_t RoundedBytes(int64_t n_tokens, int64_t k) {
-  return n_tokens * RoundedStride(k) * int64_t{sizeof(uint16_t)};
+// Of n numbers of a part.
+template <typename T>
+int64_t PartBytes(T* Activations::*, int64_t n) {
+  return RoundUp(n * int64_t{sizeof(T)}, kPartAlignment);
 }
 
-int64_t QuantizedBytes(int64_t n_tokens, int64_t k) {
-  return n_tokens * QuantStride(k) + TermBytes(n_tokens * ActivationBlocks(k)) +
-         2 * TermBytes(n_tokens * (k / kActivationSum)) +
-         3 * TermBytes(n_tokens * (k / kActivationStep)) +
-         HalfBytes(n_tokens * (k / kActivationSum)) + HalfBytes(n_tokens * (k / kActivationStep)) +
-         HalfBytes(n_tokens * (k / 4)) + HalfBytes(n_tokens * (k / 8)) + OutlierBytes(n_tokens, k) +
-         TermBytes(n_tokens * OutlierSegments(k));
+int64_t CopyBytes(int64_t n_tokens, int64_t k, ActivationCopy copy) {
+  int64_t bytes = 0;
+  ForEachPart(copy, k, [&](auto part, int64_t n) { bytes += PartBytes(part, n_tokens * n); });
+  return bytes;
 }
 
 }  // namespace
@@ -57,9 +71,16 @@ ActivationCopy FastestCopy(ElementType type) {
   }
 }
 
+bool ReadsValues(ElementType type, ActivationCopy copy) {
+  const ActivationCopy fastest = FastestCopy(type);
+  const bool is_float = fastest < ActivationCopy::kWide;
+  return is_float && (fastest == ActivationCopy::kNone || fastest != copy);
+}
+
 int64_t ActivationBytes(int64_t n_tokens, int64_t k, bool may_be_split) {
   if (k % kActivationStep != 0) return 0;
-  return std::max((may_be_split ? 2 : 1) * RoundedBytes(n_tokens, k), QuantizedBytes(n_tokens, k));
+  const auto rounded = may_be_split ? ActivationCopy::kSplit : ActivationCopy::kRounded;
+  return std::max(CopyBytes(n_tokens, k, rounded), CopyBytes(n_tokens, k, ActivationCopy::kNarrow));
 }
 
 Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, std::byte* memory,
@@ -67,54 +88,27 @@ Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, st
   THAW_CHECK(copy != ActivationCopy::kWide || k % kWideActivationBlock == 0);
   if (k % kActivationStep != 0) copy = ActivationCopy::kNone;
   Activations activations{.values = values, .n_tokens = n_tokens, .k = k, .copy = copy};
-  if (copy == ActivationCopy::kNone) return activations;
-  const auto take = [&memory]<typename T>(T*& part, int64_t bytes) {
-    part = reinterpret_cast<T*>(memory);
-    memory += bytes;
-  };
-  if (copy == ActivationCopy::kRounded || copy == ActivationCopy::kSplit) {
-    take(activations.rounded, RoundedBytes(n_tokens, k));
-    if (copy == ActivationCopy::kSplit) take(activations.residues, RoundedBytes(n_tokens, k));
-    return activations;
-  }
-  take(activations.quants, n_tokens * QuantStride(k));
-  take(activations.scales, TermBytes(n_tokens * ActivationBlocks(k)));
-  take(activations.sums, TermBytes(n_tokens * (k / kActivationSum)));
-  take(activations.step_sums, TermBytes(n_tokens * (k / kActivationStep)));
-  take(activations.half_sums, HalfBytes(n_tokens * (k / kActivationSum)));
-  take(activations.half_step_sums, HalfBytes(n_tokens * (k / kActivationStep)));
-  take(activations.corrections, TermBytes(n_tokens * (k / kActivationSum)));
-  take(activations.step_corrections, TermBytes(n_tokens * (k / kActivationStep)));
-  take(activations.second_corrections, TermBytes(n_tokens * (k / kActivationStep)));
-  take(activations.pair_corrections, HalfBytes(n_tokens * (k / 4)));
-  take(activations.wide_pair_corrections, HalfBytes(n_tokens * (k / 8)));
-  take(activations.outliers, OutlierBytes(n_tokens, k));
-  take(activations.outlier_ends, TermBytes(n_tokens * OutlierSegments(k)));
+  ForEachPart(copy, k, [&]<typename T>(T* Activations::*part, int64_t n) {
+    activations.*part = reinterpret_cast<T*>(memory);
+    memory += PartBytes(part, n_tokens * n);
+  });
   return activations;
 }
 
 Activations TokensOf(const Activations& all, int64_t first, int64_t count) {
-  const int64_t k = all.k;
   Activations some = all;
   some.n_tokens = count;
-  some.values += first * k;
-  if (all.rounded != nullptr) some.rounded += first * RoundedStride(k);
-  if (all.residues != nullptr) some.residues += first * RoundedStride(k);
-  if (all.quants == nullptr) return some;
-  some.quants += first * QuantStride(k);
-  some.scales += first * ActivationBlocks(k);
-  some.sums += first * (k / kActivationSum);
-  some.step_sums += first * (k / kActivationStep);
-  some.half_sums += first * (k / kActivationSum);
-  some.half_step_sums += first * (k / kActivationStep);
-  some.corrections += first * (k / kActivationSum);
-  some.step_corrections += first * (k / kActivationStep);
-  some.second_corrections += first * (k / kActivationStep);
-  some.pair_corrections += first * (k / 4);
-  some.wide_pair_corrections += first * (k / 8);
-  some.outliers += first * MaxOutliers(k);
-  some.outlier_ends += first * OutlierSegments(k);
+  if (all.values != nullptr) some.values += first * all.k;
+  ForEachPart(all.copy, all.k, [&](auto part, int64_t n) { some.*part += first * n; });
   return some;
+}
+
+void CopyToken(const Activations& from, int64_t from_token, const Activations& to,
+               int64_t to_token) {
+  THAW_CHECK(from.copy == to.copy && from.k == to.k);
+  ForEachPart(from.copy, from.k, [&](auto part, int64_t n) {
+    std::copy_n(from.*part + from_token * n, n, to.*part + to_token * n);
+  });
 }
 
 }  // namespace thaw

@@ -66,7 +66,7 @@ struct Outlier {
 };
 
 struct Activations {
-  const float* values = nullptr;  // [n_tokens, k]
+  const float* values = nullptr;  // [n_tokens, k]; may be absent where ReadsValues of no reader
   int64_t n_tokens = 0;
   int64_t k = 0;
   // kNone when k is no multiple of 32: such rows can only be multiplied by float weights. Of a wide
@@ -153,6 +153,9 @@ inline int32_t OutlierCount(const Activations& a, int64_t token) {
 // The copy that weights of this type are multiplied with fastest.
 ActivationCopy FastestCopy(ElementType type);
 
+// Whether weights of this type read the floats beside such a copy.
+bool ReadsValues(ElementType type, ActivationCopy copy);
+
 // Bytes that ViewActivations lays any copy out in, or any but a split one, which is the largest; 0
 // when k is no multiple of 32.
 int64_t ActivationBytes(int64_t n_tokens, int64_t k, bool may_be_split = true);
@@ -164,5 +167,10 @@ Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, st
 
 // Tokens [first, first + count) of others.
 Activations TokensOf(const Activations& all, int64_t first, int64_t count);
+
+// Copies what `from` has of a token besides its values into `to`, a view of the same length and
+// copy.
+void CopyToken(const Activations& from, int64_t from_token, const Activations& to,
+               int64_t to_token);
 
 }  // namespace thaw

@@ -279,6 +279,45 @@ TEST(Activations, HaveNoQuantizedCopyWhenTheirLengthIsNoMultipleOf32) {
   portable::QuantizeActivations(activations, 0, 1);
 }
 
+// A copied token has the bits that quantizing it there would have given, whatever the copy, and its
+// neighbors keep theirs.
+TEST(Activations, CopyingATokenIsQuantizingItThere) {
+  std::mt19937 random(1);
+  std::vector<float> values = RandomFloats(3 * kWideLength, random);
+  values[kWideLength + 7] = 50;  // an outlier of the second token
+  std::vector<float> second_twice = values;
+  std::copy_n(&values[kWideLength], kWideLength, &second_twice[2 * kWideLength]);
+  const int64_t bytes = ActivationBytes(3, kWideLength);
+  for (const auto copy : {ActivationCopy::kNone, ActivationCopy::kRounded, ActivationCopy::kSplit,
+                          ActivationCopy::kWide, ActivationCopy::kNarrow}) {
+    ScratchMemory read(bytes);
+    ScratchMemory copied(bytes);
+    ScratchMemory quantized(bytes);
+    const auto view = [&](const float* of, ScratchMemory& memory) {
+      return ViewActivations(of, 3, kWideLength, memory.data(), copy);
+    };
+    portable::QuantizeActivations(view(values.data(), read), 0, 3);
+    portable::QuantizeActivations(view(second_twice.data(), quantized), 0, 3);
+    portable::QuantizeActivations(view(values.data(), copied), 0, 3);
+    CopyToken(view(values.data(), read), 1, view(nullptr, copied), 2);
+    EXPECT_EQ(0, std::memcmp(copied.data(), quantized.data(), static_cast<size_t>(bytes)))
+        << static_cast<int>(copy);
+  }
+}
+
+TEST(Activations, FloatsAreReadByWhatTheCopyDoesNotServe) {
+  EXPECT_TRUE(ReadsValues(ElementType::kF32, ActivationCopy::kNone));
+  EXPECT_TRUE(ReadsValues(ElementType::kF32, ActivationCopy::kNarrow));
+  EXPECT_TRUE(ReadsValues(ElementType::kBF16, ActivationCopy::kNone));
+  EXPECT_TRUE(ReadsValues(ElementType::kBF16, ActivationCopy::kWide));
+  EXPECT_FALSE(ReadsValues(ElementType::kBF16, ActivationCopy::kRounded));
+  EXPECT_TRUE(ReadsValues(ElementType::kF16, ActivationCopy::kRounded));
+  EXPECT_FALSE(ReadsValues(ElementType::kF16, ActivationCopy::kSplit));
+  EXPECT_FALSE(ReadsValues(ElementType::kQ4_0, ActivationCopy::kNarrow));
+  EXPECT_FALSE(ReadsValues(ElementType::kQ4_K, ActivationCopy::kNarrow));
+  EXPECT_FALSE(ReadsValues(ElementType::kQ4_K, ActivationCopy::kWide));
+}
+
 INSTANTIATE_FOR_KERNEL_TABLES(QuantizeKernels,
                               TablesByFunctions(&KernelTable::quantize_activations));
 

@@ -198,14 +198,19 @@ Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const Expe
   };
   // All experts of a single token read the same row.
   const bool shares_row = read.n_tokens == 1 && !scales_input;
-  const Activations gathered =
-      ViewActivations(work_.pair_rows, count, d, work_.quantized_hidden, read.copy);
+  const auto reads_values = [&](const LinearWeights& weights) {
+    return weights.rows != 0 && ReadsValues(cache_.map().matrix(weights.matrix).type, read.copy);
+  };
+  const bool has_values = scales_input || reads_values(each.gate) || reads_values(each.up);
+  const Activations gathered = ViewActivations(has_values ? work_.pair_rows : nullptr, count, d,
+                                               work_.quantized_hidden, read.copy);
   if (!shares_row) {
     for_each_pair([&](const ExpertRun& run, int64_t pair) {
       const int64_t token = work_.token_of_pair[first + pair];
       float* row = work_.pair_rows + pair * d;
-      std::copy_n(read.values + token * d, d, row);
-      if (scales_input) Scale(std::span(row, static_cast<size_t>(d)), weight_of(run.expert, token));
+      if (has_values) std::copy_n(read.values + token * d, d, row);
+      if (!scales_input) return CopyToken(read, token, gathered, pair);
+      Scale(std::span(row, static_cast<size_t>(d)), weight_of(run.expert, token));
       kernels_.quantize_activations(gathered, pair, pair + 1);
     });
   }
