@@ -30,12 +30,29 @@ constexpr ModelShape kShape = {.name = "test",
                                .n_vocab = 1000,
                                .context_length = 8192};
 
+// 52 MiB of weights, nearly all of them of experts.
+constexpr ModelShape kMixture = {.name = "mixture",
+                                 .family = "qwen3moe",
+                                 .n_layers = 4,
+                                 .d_model = 256,
+                                 .d_ff = 128,
+                                 .n_heads = 4,
+                                 .n_kv_heads = 2,
+                                 .head_dim = 64,
+                                 .n_vocab = 300,
+                                 .context_length = 8192,
+                                 .n_experts = 128,
+                                 .n_experts_used = 2};
+
 class MemoryPlanTest : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { Describe(kShape); }
+
+  // Plans are made for this shape from now on.
+  void Describe(const ModelShape& shape) {
     const TemporaryDirectory directory;
     const std::string path = directory.PathOf("model.gguf");
-    ASSERT_TRUE(WriteShapeModel(kShape, ElementType::kQ8_0, /*seed=*/1, path,
+    ASSERT_TRUE(WriteShapeModel(shape, ElementType::kQ8_0, /*seed=*/1, path,
                                 [](uint64_t, uint64_t) { return true; }));
     const auto file = GgufFile::Open(path);
     ASSERT_TRUE(file);
@@ -169,9 +186,28 @@ TEST_F(MemoryPlanTest, ChunksOfAPromptGrowWithTheBudget) {
   const MemoryPlan streaming = *With("floor+10MiB");
   EXPECT_GT(streaming.shares.streamed_bytes, 0U);
   EXPECT_EQ(streaming.prefill_chunk, 40);
-  EXPECT_EQ(With("900MiB")->prefill_chunk, 256);
+  const MemoryPlan largest = *With("900MiB");
+  EXPECT_EQ(largest.prefill_chunk, 512);
+  input_.budget = {.base = BudgetRequest::Base::kNothing,
+                   .bytes = largest.claimed_bytes() - largest.scratch_bytes / 4};
+  const auto smaller = MakeMemoryPlan(input_);
+  ASSERT_TRUE(smaller);
+  EXPECT_TRUE(smaller->shares.HoldsAll());
+  EXPECT_EQ(smaller->prefill_chunk, 256);
   input_.prefill_chunk = 37;
   EXPECT_EQ(With("900MiB")->prefill_chunk, 37);
+}
+
+// Where the experts of a chunk are read anew for each, larger ones read less.
+TEST_F(MemoryPlanTest, StreamedMixturesTakeLargerChunks) {
+  Describe(kMixture);
+  const MemoryPlan plan = *With("floor+40MiB");
+  EXPECT_FALSE(plan.shares.HoldsAll());
+  EXPECT_EQ(plan.prefill_chunk, 256);
+  EXPECT_LE(plan.claimed_bytes(), plan.budget_bytes);
+  // As with others, working memory takes an eighth of what lies above the floor.
+  EXPECT_LE(With("floor+10MiB")->prefill_chunk, 80);
+  EXPECT_EQ(With("floor")->prefill_chunk, 8);
 }
 
 }  // namespace
