@@ -36,7 +36,7 @@ constexpr CodeTable CodesOfSigned(int zero, const std::array<int8_t, kMagnitudes
 
 // With a nibble for each of the groups that share a scale, in the first lines of the body.
 struct ThawedGridFormat : GridFormat {
-  static constexpr int kMostBatches = 2;
+  static constexpr int kMostBatches = 1;
   static constexpr int kGroup = 32;
 
   template <typename V>
@@ -104,6 +104,7 @@ struct FormatThawedIQ2_S : CodeFormat<ThawedIQ2Format, 3, 2> {
 
 // Codes are nibbles in the order of IQ4_XS.
 struct ThawedIQ3Format : ThawedGridFormat {
+  static constexpr int kMostBatches = 2;
   static constexpr bool kPrefetches = false;
   static constexpr int kBodyBytes = 132;
   static constexpr int kChunks = 8;
