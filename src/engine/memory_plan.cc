@@ -23,8 +23,8 @@ constexpr int64_t kLeastDefaultContext = 256;
 
 // The largest amortizes unpacking and reading weights over many tokens (of a mixture each expert
 // sees some of them alone) with working memory of 53 MiB for a 1.1B model, which stays taken when
-// the budget is lowered; the least keeps the floor low. 160 and less fill the tiles of all kernels,
-// of 5 tokens or of 16, which of the larger ones leave little.
+// the budget is lowered; the least keeps the floor low. Those up to 160 fill the tiles of all
+// kernels, of 5 tokens or of 16; of the larger ones but the last tile is not full.
 constexpr std::array<int64_t, 6> kPrefillChunks = {512, 256, 160, 80, 40, 8};
 
 // Where weights are streamed a chunk is no larger than this, and its working memory beyond the

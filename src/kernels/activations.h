@@ -66,7 +66,7 @@ struct Outlier {
 };
 
 struct Activations {
-  const float* values = nullptr;  // [n_tokens, k]; may be absent where ReadsValues of no reader
+  const float* values = nullptr;  // [n_tokens, k]; may be absent where no reader ReadsValues
   int64_t n_tokens = 0;
   int64_t k = 0;
   // kNone when k is no multiple of 32: such rows can only be multiplied by float weights. Of a wide
