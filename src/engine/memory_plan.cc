@@ -21,16 +21,20 @@ constexpr int64_t kDefaultMaxContext = 4096;
 // A context that nobody asked for is lowered no further than this to fit a budget.
 constexpr int64_t kLeastDefaultContext = 256;
 
-// The largest amortizes unpacking and reading weights over many tokens (of a mixture each expert
-// sees some of them alone) with working memory of 53 MiB for a 1.1B model, which stays taken when
-// the budget is lowered; the least keeps the floor low. Those up to 160 fill the tiles of all
-// kernels, of 5 tokens or of 16; of the larger ones but the last tile is not full.
+// The larger ones amortize unpacking and reading weights over many tokens with working memory that
+// stays taken when the budget is lowered, 27 MiB of 256 tokens for a 1.1B model; the least keeps
+// the floor low. Those up to 160 fill the tiles of all kernels, of 5 tokens or of 16; of the larger
+// ones but the last tile is not full.
 constexpr std::array<int64_t, 6> kPrefillChunks = {512, 256, 160, 80, 40, 8};
 
-// Where weights are streamed a chunk is no larger than this, and its working memory beyond the
-// least chunk's takes no more than this part of what lies above the floor: more of it would hide no
-// more reading behind computing, and weights use the memory better. Of mixtures any chunk hides
-// more: it needs nearly all experts, and multiplies each with a share of its tokens.
+// The largest of models without experts, which would gain a hundredth more. Of a mixture each
+// expert sees a share of a chunk alone.
+constexpr int64_t kMostDenseChunk = 256;
+
+// Where weights are streamed these take no larger chunk than this, and the working memory of any
+// beyond the least chunk's takes no more than this part of what lies above the floor: more of it
+// would hide no more reading behind computing, and weights use the memory better. Of mixtures any
+// chunk hides more: it needs nearly all experts, and multiplies each with a share of its tokens.
 constexpr int64_t kMostStreamedChunk = 160;
 constexpr uint64_t kScratchShare = 8;
 
@@ -194,14 +198,14 @@ Result<MemoryPlan> MakeMemoryPlan(const MemoryPlanInput& in) {
     return with_all_logits(plan);
   }
   const uint64_t least_scratch = FixedShares(in, context, kPrefillChunks.back(), {}).scratch_bytes;
-  const int64_t most_streamed =
-      in.config->experts.n > 0 ? kPrefillChunks.front() : kMostStreamedChunk;
+  const bool has_experts = in.config->experts.n > 0;
   std::optional<MemoryPlan> best;
   for (const int64_t chunk : kPrefillChunks) {
+    if (chunk > kMostDenseChunk && !has_experts) continue;
     THAW_ASSIGN(const MemoryPlan plan, PlaceWeights(in, budget, floor, context, chunk, room));
     if (plan.shares.HoldsAll()) return plan;
-    const bool is_modest =
-        chunk <= most_streamed && plan.scratch_bytes - least_scratch <= above_floor / kScratchShare;
+    const bool is_modest = (chunk <= kMostStreamedChunk || has_experts) &&
+                           plan.scratch_bytes - least_scratch <= above_floor / kScratchShare;
     if (!best && (is_modest || chunk == kPrefillChunks.back())) best = plan;
     // Smaller chunks that keep everything in memory are worth it only while they are not tiny.
     if (best && chunk <= 32) break;

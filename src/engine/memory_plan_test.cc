@@ -186,6 +186,15 @@ TEST_F(MemoryPlanTest, ChunksOfAPromptGrowWithTheBudget) {
   const MemoryPlan streaming = *With("floor+10MiB");
   EXPECT_GT(streaming.shares.streamed_bytes, 0U);
   EXPECT_EQ(streaming.prefill_chunk, 40);
+  EXPECT_EQ(With("900MiB")->prefill_chunk, 256);
+  input_.prefill_chunk = 37;
+  EXPECT_EQ(With("900MiB")->prefill_chunk, 37);
+}
+
+// Of a mixture each expert sees a share of a chunk alone, and where experts are read anew for each
+// chunk, larger ones read less.
+TEST_F(MemoryPlanTest, MixturesTakeLargerChunks) {
+  Describe(kMixture);
   const MemoryPlan largest = *With("900MiB");
   EXPECT_EQ(largest.prefill_chunk, 512);
   input_.budget = {.base = BudgetRequest::Base::kNothing,
@@ -194,17 +203,10 @@ TEST_F(MemoryPlanTest, ChunksOfAPromptGrowWithTheBudget) {
   ASSERT_TRUE(smaller);
   EXPECT_TRUE(smaller->shares.HoldsAll());
   EXPECT_EQ(smaller->prefill_chunk, 256);
-  input_.prefill_chunk = 37;
-  EXPECT_EQ(With("900MiB")->prefill_chunk, 37);
-}
-
-// Where the experts of a chunk are read anew for each, larger ones read less.
-TEST_F(MemoryPlanTest, StreamedMixturesTakeLargerChunks) {
-  Describe(kMixture);
-  const MemoryPlan plan = *With("floor+40MiB");
-  EXPECT_FALSE(plan.shares.HoldsAll());
-  EXPECT_EQ(plan.prefill_chunk, 256);
-  EXPECT_LE(plan.claimed_bytes(), plan.budget_bytes);
+  const MemoryPlan streamed = *With("floor+40MiB");
+  EXPECT_FALSE(streamed.shares.HoldsAll());
+  EXPECT_EQ(streamed.prefill_chunk, 256);
+  EXPECT_LE(streamed.claimed_bytes(), streamed.budget_bytes);
   // As with others, working memory takes an eighth of what lies above the floor.
   EXPECT_LE(With("floor+10MiB")->prefill_chunk, 80);
   EXPECT_EQ(With("floor")->prefill_chunk, 8);
