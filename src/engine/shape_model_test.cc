@@ -229,6 +229,34 @@ TEST(ShapeModel, StatesTheWidthOfExperts) {
   EXPECT_EQ(*width, static_cast<uint64_t>(shape.d_ff));
 }
 
+// Rows of floats that fill no group are multiplied with the values that the tokens of an expert are
+// gathered with, whatever copy of them the others read.
+TEST(ShapeModel, ExpertsMayHaveRowsThatFillNoGroup) {
+  ModelShape shape = kTinyShape;
+  shape.family = "qwen3moe";
+  shape.d_ff = 40;
+  shape.n_experts = 4;
+  shape.n_experts_used = 2;
+  for (const ElementType type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16}) {
+    const TemporaryDirectory folder;
+    const std::string path = folder.PathOf("model.gguf");
+    ASSERT_TRUE(WriteShapeModel(shape, type, 1, path, kNoProgress));
+    const auto logits_of = [&](int64_t chunk) {
+      std::vector<float> logits;
+      const auto engine = Engine::Load(path, {.threads = 1, .prefill_chunk = chunk}, kNoProgress);
+      EXPECT_TRUE(engine) << engine.error().message;
+      const std::vector<int32_t> tokens = {1, 270, 280, 17, 4, 99};
+      EXPECT_TRUE(
+          (*engine)->ComputeLogits(tokens, [&](std::span<const float> rows) -> Result<void> {
+            logits.insert(logits.end(), rows.begin(), rows.end());
+            return {};
+          }));
+      return logits;
+    };
+    EXPECT_EQ(logits_of(6), logits_of(1)) << Info(type).name;
+  }
+}
+
 TEST(KnownShapes, HaveTheWeightsOfTheModelsTheyAreNamedAfter) {
   const auto parameters = [](std::string_view name) {
     const auto bytes = ShapeModelBytes(**FindShape(name), ElementType::kF16);

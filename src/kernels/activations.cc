@@ -71,12 +71,6 @@ ActivationCopy FastestCopy(ElementType type) {
   }
 }
 
-bool ReadsValues(ElementType type, ActivationCopy copy) {
-  const ActivationCopy fastest = FastestCopy(type);
-  const bool is_float = fastest < ActivationCopy::kWide;
-  return is_float && (fastest == ActivationCopy::kNone || fastest != copy);
-}
-
 int64_t ActivationBytes(int64_t n_tokens, int64_t k, bool may_be_split) {
   if (k % kActivationStep != 0) return 0;
   const auto rounded = may_be_split ? ActivationCopy::kSplit : ActivationCopy::kRounded;

@@ -66,7 +66,7 @@ struct Outlier {
 };
 
 struct Activations {
-  const float* values = nullptr;  // [n_tokens, k]; may be absent where no reader ReadsValues
+  const float* values = nullptr;  // [n_tokens, k]; may be absent where no weights are floats
   int64_t n_tokens = 0;
   int64_t k = 0;
   // kNone when k is no multiple of 32: such rows can only be multiplied by float weights. Of a wide
@@ -152,9 +152,6 @@ inline int32_t OutlierCount(const Activations& a, int64_t token) {
 
 // The copy that weights of this type are multiplied with fastest.
 ActivationCopy FastestCopy(ElementType type);
-
-// Whether weights of this type read the floats beside such a copy.
-bool ReadsValues(ElementType type, ActivationCopy copy);
 
 // Bytes that ViewActivations lays any copy out in, or any but a split one, which is the largest; 0
 // when k is no multiple of 32.

@@ -305,19 +305,6 @@ TEST(Activations, CopyingATokenIsQuantizingItThere) {
   }
 }
 
-TEST(Activations, FloatsAreReadByWhatTheCopyDoesNotServe) {
-  EXPECT_TRUE(ReadsValues(ElementType::kF32, ActivationCopy::kNone));
-  EXPECT_TRUE(ReadsValues(ElementType::kF32, ActivationCopy::kNarrow));
-  EXPECT_TRUE(ReadsValues(ElementType::kBF16, ActivationCopy::kNone));
-  EXPECT_TRUE(ReadsValues(ElementType::kBF16, ActivationCopy::kWide));
-  EXPECT_FALSE(ReadsValues(ElementType::kBF16, ActivationCopy::kRounded));
-  EXPECT_TRUE(ReadsValues(ElementType::kF16, ActivationCopy::kRounded));
-  EXPECT_FALSE(ReadsValues(ElementType::kF16, ActivationCopy::kSplit));
-  EXPECT_FALSE(ReadsValues(ElementType::kQ4_0, ActivationCopy::kNarrow));
-  EXPECT_FALSE(ReadsValues(ElementType::kQ4_K, ActivationCopy::kNarrow));
-  EXPECT_FALSE(ReadsValues(ElementType::kQ4_K, ActivationCopy::kWide));
-}
-
 INSTANTIATE_FOR_KERNEL_TABLES(QuantizeKernels,
                               TablesByFunctions(&KernelTable::quantize_activations));
 

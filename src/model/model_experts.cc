@@ -198,10 +198,11 @@ Result<void> Model::RunWave(const FeedForwardWeights& each, std::span<const Expe
   };
   // All experts of a single token read the same row.
   const bool shares_row = read.n_tokens == 1 && !scales_input;
-  const auto reads_values = [&](const LinearWeights& weights) {
-    return weights.rows != 0 && ReadsValues(cache_.map().matrix(weights.matrix).type, read.copy);
+  // Whatever the copy, rows of floats that fill no group are multiplied with the values.
+  const auto is_float = [&](const LinearWeights& weights) {
+    return weights.rows != 0 && IsWeightFloat(cache_.map().matrix(weights.matrix).type);
   };
-  const bool has_values = scales_input || reads_values(each.gate) || reads_values(each.up);
+  const bool has_values = scales_input || is_float(each.gate) || is_float(each.up);
   const Activations gathered = ViewActivations(has_values ? work_.pair_rows : nullptr, count, d,
                                                work_.quantized_hidden, read.copy);
   if (!shares_row) {
