@@ -199,7 +199,8 @@ class MatMulBench {
   }
 
   Result<double> Rate(int64_t n_tokens, int64_t slice_rows, int64_t grain, double seconds) {
-    THAW_ASSIGN(const Batch batch, Batch::Create(kernels_, n_tokens, FastestCopy(weights_.type)));
+    THAW_ASSIGN(const Batch batch,
+                Batch::Create(kernels_, n_tokens, FastestCopy(kernels_, weights_.type)));
     const int64_t product_rows = std::max(slice_rows, kProductRows);
     std::vector<float> products(static_cast<size_t>(product_rows * n_tokens));
     const int64_t row_bytes = RowBytes(weights_.type, kRowLength);

@@ -16,13 +16,18 @@ constexpr int64_t kPartAlignment = 64;
 template <typename Visit>
 void ForEachPart(ActivationCopy copy, int64_t k, const Visit& visit) {
   if (copy == ActivationCopy::kNone) return;
+  const int64_t n_steps = k / kActivationStep;
+  if (copy == ActivationCopy::kShorts) {
+    visit(&Activations::shorts, RoundedStride(k));
+    visit(&Activations::short_scales, n_steps);
+    return;
+  }
   if (copy == ActivationCopy::kRounded || copy == ActivationCopy::kSplit) {
     visit(&Activations::rounded, RoundedStride(k));
     if (copy == ActivationCopy::kSplit) visit(&Activations::residues, RoundedStride(k));
     return;
   }
   const int64_t n_sums = k / kActivationSum;
-  const int64_t n_steps = k / kActivationStep;
   visit(&Activations::quants, QuantStride(k));
   visit(&Activations::scales, ActivationBlocks(k));
   visit(&Activations::sums, n_sums);
@@ -52,29 +57,10 @@ int64_t CopyBytes(int64_t n_tokens, int64_t k, ActivationCopy copy) {
 
 }  // namespace
 
-ActivationCopy FastestCopy(ElementType type) {
-  switch (type) {
-    case ElementType::kF32:
-      return ActivationCopy::kNone;
-    case ElementType::kF16:
-      return ActivationCopy::kSplit;
-    case ElementType::kBF16:
-      return ActivationCopy::kRounded;
-    case ElementType::kQ2_K:
-    case ElementType::kQ3_K:
-    case ElementType::kQ4_K:
-    case ElementType::kQ5_K:
-    case ElementType::kQ6_K:
-      return ActivationCopy::kWide;
-    default:
-      return ActivationCopy::kNarrow;
-  }
-}
-
 int64_t ActivationBytes(int64_t n_tokens, int64_t k, bool may_be_split) {
   if (k % kActivationStep != 0) return 0;
-  const auto rounded = may_be_split ? ActivationCopy::kSplit : ActivationCopy::kRounded;
-  return std::max(CopyBytes(n_tokens, k, rounded), CopyBytes(n_tokens, k, ActivationCopy::kNarrow));
+  const auto floats = may_be_split ? ActivationCopy::kSplit : ActivationCopy::kShorts;
+  return std::max(CopyBytes(n_tokens, k, floats), CopyBytes(n_tokens, k, ActivationCopy::kNarrow));
 }
 
 Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, std::byte* memory,

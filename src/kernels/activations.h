@@ -2,13 +2,13 @@
 //
 // Float weights multiply the floats, those of BF16 a copy that is rounded to their precision where
 // the table has products of such numbers and no quantized weights read the same activations, and
-// those of F16 likewise one in two parts (docs/decisions/0020, 0021). Quantized weights multiply an
-// int8 copy with one scale for each 64 values, or for each 256 where all weights that meet it have
-// scales that are whole numbers times one of a block of 256 (docs/decisions/0010), so that the
-// products are integer. The sums of each 16 quantized values let a block's offset (its minimum) be
-// added with one multiplication: sum((s q + o) a) = s sum(q a) + o sum(a). They sum the quantized
-// values, not the floats: rounding errors of `a` then meet the weight s q + o itself, which is
-// small, rather than s q, which is not.
+// those of F16 likewise one in two parts or of integers (docs/decisions/0020, 0021, 0023).
+// Quantized weights multiply an int8 copy with one scale for each 64 values, or for each 256 where
+// all weights that meet it have scales that are whole numbers times one of a block of 256
+// (docs/decisions/0010), so that the products are integer. The sums of each 16 quantized values let
+// a block's offset (its minimum) be added with one multiplication: sum((s q + o) a) = s sum(q a) +
+// o sum(a). They sum the quantized values, not the floats: rounding errors of `a` then meet the
+// weight s q + o itself, which is small, rather than s q, which is not.
 //
 // A few numbers of a token are many times larger than the rest (the same channels in every layer).
 // In int8 such an outlier would take the whole range of its block and leave the other 63 values a
@@ -38,6 +38,9 @@ inline constexpr int64_t kSumsOfScale = kActivationBlock / kActivationSum;
 // of 6 bits, as times twice 15, the largest of 4 bits, it fits 16 bits.
 inline constexpr int32_t kMostOfWideSum = 1023;
 
+// So that the sum of 32 products with numbers of up to 2^14 fits 32 bits.
+inline constexpr int32_t kMostOfShorts = (1 << 17) - 1;
+
 // |value| above this many times the root mean square of the token is an outlier. 4 leaves 0.7 % of
 // the numbers of a real model apart and cuts the error of its logits by 3.7; 3 costs twice as much
 // for the same error. Wide copies leave half as many apart (docs/decisions/0003-outliers.md).
@@ -56,6 +59,7 @@ enum class ActivationCopy {
   kNone,
   kRounded,  // bfloat16
   kSplit,    // that, and what it leaves, rounded likewise
+  kShorts,   // int16, kActivationStep values to a scale
   kWide,     // int8, kWideActivationBlock values to a scale
   kNarrow,   // int8, kActivationBlock values to a scale
 };
@@ -78,6 +82,11 @@ struct Activations {
   // values less the rounded numbers.
   uint16_t* rounded = nullptr;
   uint16_t* residues = nullptr;
+
+  // The copy of shorts, [n_tokens, RoundedStride(k)], and [n_tokens, k / 32]:
+  // value = short_scale * short. The magnitudes of the 32 add up to kMostOfShorts at most.
+  int16_t* shorts = nullptr;
+  float* short_scales = nullptr;
 
   int8_t* quants = nullptr;    // [n_tokens, QuantStride(k)], within +-127
   float* scales = nullptr;     // [n_tokens, ActivationBlocks(k)]: value = scale * quant
@@ -123,7 +132,8 @@ struct Activations {
   return ((k + kLine - 1) / kLine | 1) * kLine;
 }
 
-// Numbers from one token of a rounded copy to the next one's: so many lines for the same reason.
+// Numbers from one token of a rounded copy, or one of shorts, to the next one's: so many lines for
+// the same reason.
 [[gnu::always_inline]] constexpr int64_t RoundedStride(int64_t k) {
   constexpr int64_t kNumberBytes = 2;
   return QuantStride(kNumberBytes * k) / kNumberBytes;
@@ -149,9 +159,6 @@ inline int32_t OutlierCount(const Activations& a, int64_t token) {
   const int64_t segments = OutlierSegments(a.k);
   return segments == 0 ? 0 : a.outlier_ends[(token + 1) * segments - 1];
 }
-
-// The copy that weights of this type are multiplied with fastest.
-ActivationCopy FastestCopy(ElementType type);
 
 // Bytes that ViewActivations lays any copy out in, or any but a split one, which is the largest; 0
 // when k is no multiple of 32.

@@ -191,6 +191,70 @@ TEST_P(QuantizeKernels, ARoundedCopyHasTheNearestNumbers) {
   }
 }
 
+// Blocks of 32: of normal numbers, all alike, of one number, of one and small ones, zeros, numbers
+// near the ends of float, and what is not finite.
+std::vector<float> ValuesForShorts(std::mt19937& random) {
+  std::vector<float> values = RandomFloats(9 * kActivationStep, random);
+  const auto fill = [&](int64_t block, float first, float rest) {
+    const auto begin = values.begin() + block * kActivationStep;
+    std::fill_n(begin, kActivationStep, rest);
+    *begin = first;
+  };
+  fill(1, -3, 3);
+  fill(2, 7, 0);
+  fill(3, 1000, 0.5f);
+  fill(4, 0, 0);
+  fill(5, 1e-40f, -1e-40f);
+  fill(6, -3e38f, 3e38f);
+  fill(7, 1, std::numeric_limits<float>::infinity());
+  fill(8, 1, std::numeric_limits<float>::quiet_NaN());
+  return values;
+}
+
+TEST_P(QuantizeKernels, ShortsAreWithinHalfAStepAndTheirMagnitudesAddUpToNoMoreThanTheyMay) {
+  std::mt19937 random(8);
+  const std::vector<float> values = ValuesForShorts(random);
+  const auto k = static_cast<int64_t>(values.size());
+  const OwnedActivations activations(table(), values, 1, k, ActivationCopy::kShorts);
+  for (int64_t block = 0; block < 7; ++block) {
+    const double scale = double{activations.view().short_scales[block]};
+    int64_t magnitudes = 0;
+    int64_t largest = 0;
+    for (int64_t i = block * kActivationStep; i < (block + 1) * kActivationStep; ++i) {
+      const int64_t number = activations.view().shorts[i];
+      magnitudes += std::abs(number);
+      largest = std::max(largest, std::abs(number));
+      const double value = double{values[static_cast<size_t>(i)]};
+      EXPECT_NEAR(scale * static_cast<double>(number), value,
+                  0.5 * scale + 1e-7 * std::abs(value) + 1e-39)
+          << i;
+    }
+    EXPECT_LE(magnitudes, kMostOfShorts) << block;
+    // As fine as either limit allows; a few steps are lost to rounding.
+    if (block < 4 || block == 6) {
+      EXPECT_TRUE(largest == 32767 || magnitudes > kMostOfShorts - 40) << block;
+    }
+  }
+  EXPECT_TRUE(std::isinf(activations.view().short_scales[7]));
+  EXPECT_TRUE(std::isnan(activations.view().short_scales[8]));
+  for (int64_t i = 7 * kActivationStep; i < 9 * kActivationStep; ++i) {
+    EXPECT_EQ(activations.view().shorts[i], 0) << i;
+  }
+}
+
+TEST_P(QuantizeKernels, ShortsAreTheSameBitsInEveryTable) {
+  std::mt19937 random(9);
+  const std::vector<float> values = ValuesForShorts(random);
+  const auto k = static_cast<int64_t>(values.size());
+  const OwnedActivations found(table(), values, 1, k, ActivationCopy::kShorts);
+  const OwnedActivations expected(*AllKernelTables().back(), values, 1, k, ActivationCopy::kShorts);
+  for (int64_t i = 0; i < k; ++i) {
+    EXPECT_EQ(found.view().shorts[i], expected.view().shorts[i]) << i;
+  }
+  EXPECT_EQ(0, std::memcmp(found.view().short_scales, expected.view().short_scales,
+                           static_cast<size_t>(k / kActivationStep) * sizeof(float)));
+}
+
 TEST_P(QuantizeKernels, ABlockWithoutFiniteLargestValueGetsItAsItsScale) {
   std::vector<float> values(2 * kActivationBlock, 1.0f);
   values[0] = std::numeric_limits<float>::infinity();
@@ -288,8 +352,9 @@ TEST(Activations, CopyingATokenIsQuantizingItThere) {
   std::vector<float> second_twice = values;
   std::copy_n(&values[kWideLength], kWideLength, &second_twice[2 * kWideLength]);
   const int64_t bytes = ActivationBytes(3, kWideLength);
-  for (const auto copy : {ActivationCopy::kNone, ActivationCopy::kRounded, ActivationCopy::kSplit,
-                          ActivationCopy::kWide, ActivationCopy::kNarrow}) {
+  for (const auto copy :
+       {ActivationCopy::kNone, ActivationCopy::kRounded, ActivationCopy::kSplit,
+        ActivationCopy::kShorts, ActivationCopy::kWide, ActivationCopy::kNarrow}) {
     ScratchMemory read(bytes);
     ScratchMemory copied(bytes);
     ScratchMemory quantized(bytes);

@@ -55,8 +55,8 @@ void MultiplyCodedRows(benchmark::State& state, const KernelTable* kernels, Froz
   std::vector<float> values(static_cast<size_t>(n_tokens * kCols));
   for (float& value : values) value = normal(random);
   AlignedBuffer memory = Allocate(ActivationBytes(n_tokens, kCols));
-  const Activations batch =
-      ViewActivations(values.data(), n_tokens, kCols, memory.data(), FastestCopy(ThawedType(kind)));
+  const Activations batch = ViewActivations(values.data(), n_tokens, kCols, memory.data(),
+                                            FastestCopy(*kernels, ThawedType(kind)));
   kernels->quantize_activations(batch, 0, n_tokens);
   AlignedBuffer scratch = Allocate(CodedScratchBytes(kind, kCols));
   const CodedRows rows{.kind = kind,

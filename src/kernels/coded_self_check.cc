@@ -139,7 +139,7 @@ class KindChecker {
     for (size_t i = 5; i < values.size(); i += 19) values[i] += std::copysign(20.0f, values[i]);
     AlignedBuffer quantized = AllocateForCheck(ActivationBytes(n_tokens, kCols));
     const Activations batch = ViewActivations(values.data(), n_tokens, kCols, quantized.data(),
-                                              FastestCopy(ThawedType(kind_)));
+                                              FastestCopy(table_, ThawedType(kind_)));
     table_.quantize_activations(batch, 0, n_tokens);
     const std::vector<float> expected = Multiply(PortableDecoder(), batch);
     const std::vector<float> found = Multiply(decoder_, batch);

@@ -92,6 +92,7 @@ constexpr KernelTable kAvx512 = [] {
   KernelTable table = kAvx2;
   table.name = "avx512";
   table.matmul = MatMul<kAvx512Panels>;
+  table.copy_for_f16 = ActivationCopy::kShorts;
   table.quantize_activations = avx512::QuantizeActivations;
   table.multiply_coded_group = avx512::MultiplyCodedGroup;
   table.rms_norm = avx512::RmsNorm;
@@ -121,7 +122,7 @@ constexpr KernelTable kAvx512Vbmi = [] {
 constexpr KernelTable kAvx512Bf16 = [] {
   KernelTable table = kAvx512Vbmi;
   table.name = "avx512bf16";
-  table.rounds_for_bf16 = true;
+  table.copy_for_bf16 = ActivationCopy::kRounded;
   table.matmul = MatMul<kAvx512Bf16Panels>;
   table.multiply_coded_group = avx512bf16::MultiplyCodedGroup;
   // Intel's CPUs make two products of floats and two moves of each instruction (0020).
@@ -134,8 +135,8 @@ constexpr KernelTable kAvx512Bf16 = [] {
 constexpr KernelTable kAmx = [] {
   KernelTable table = kAvx512Vbmi;
   table.name = "amx";
-  table.rounds_for_bf16 = true;
-  table.splits_for_f16 = true;
+  table.copy_for_bf16 = ActivationCopy::kRounded;
+  table.copy_for_f16 = ActivationCopy::kSplit;
   table.matmul = MatMul<kAmxPanels>;
   table.multiply_coded_group = amx::MultiplyCodedGroup;
   table.is_available = [](const CpuFeatures& cpu) {
@@ -193,6 +194,25 @@ constexpr std::array<const KernelTable*, 1> kTables = {&kPortable};
 #endif
 
 }  // namespace
+
+ActivationCopy FastestCopy(const KernelTable& table, ElementType type) {
+  switch (type) {
+    case ElementType::kF32:
+      return ActivationCopy::kNone;
+    case ElementType::kF16:
+      return table.copy_for_f16;
+    case ElementType::kBF16:
+      return table.copy_for_bf16;
+    case ElementType::kQ2_K:
+    case ElementType::kQ3_K:
+    case ElementType::kQ4_K:
+    case ElementType::kQ5_K:
+    case ElementType::kQ6_K:
+      return ActivationCopy::kWide;
+    default:
+      return ActivationCopy::kNarrow;
+  }
+}
 
 std::span<const KernelTable* const> AllKernelTables() { return kTables; }
 

@@ -77,11 +77,11 @@ struct KernelTable {
   // Whether matmul takes packed rows, and is fastest with them.
   bool packs_rows;
 
-  // Whether matmul multiplies packed groups of BF16 with the rounded copy of activations that have
-  // one (kernels/activations.h); elsewhere with the floats.
-  bool rounds_for_bf16 = false;
-  // Likewise those of F16 with the split copy; then rounds_for_bf16 holds, too.
-  bool splits_for_f16 = false;
+  // What matmul multiplies packed groups of BF16 and of F16 with where activations have that copy
+  // (kernels/activations.h); elsewhere with the floats, or F16 with shorts. kNone: always so. A
+  // table that splits them for F16 rounds them for BF16.
+  ActivationCopy copy_for_bf16 = ActivationCopy::kNone;
+  ActivationCopy copy_for_f16 = ActivationCopy::kNone;
 
   // What attend_span takes fastest in place of kF16: itself, or kI16.
   KvType halves = KvType::kF16;
@@ -145,6 +145,9 @@ struct KernelTable {
   void (*attend_span)(const AttentionArguments& arguments, int64_t span, float* states,
                       std::byte* scratch);
 };
+
+// The copy that the table multiplies weights of this type with fastest.
+ActivationCopy FastestCopy(const KernelTable& table, ElementType type);
 
 // Scratch of one matmul call over rows of up to k weights, whatever the type and the table.
 int64_t MatMulScratchBytes(int64_t k);

@@ -127,14 +127,12 @@ std::byte* ScratchMemory::data() {
   return memory_.data() + (excess == 0 ? 0 : kAlignment - excess) + misalignment_;
 }
 
-std::vector<ActivationCopy> CopiesFor(ElementType type, int64_t k) {
+std::vector<ActivationCopy> CopiesFor(const KernelTable& table, ElementType type, int64_t k) {
   std::vector<ActivationCopy> copies = {ActivationCopy::kNarrow};
-  if (Info(type).is_quantized && k % kWideActivationBlock == 0) {
-    copies.push_back(ActivationCopy::kWide);
-  }
-  if (FastestCopy(type) == ActivationCopy::kRounded ||
-      FastestCopy(type) == ActivationCopy::kSplit) {
-    copies.push_back(FastestCopy(type));
+  if (Info(type).is_quantized) {
+    if (k % kWideActivationBlock == 0) copies.push_back(ActivationCopy::kWide);
+  } else {
+    copies.push_back(FastestCopy(table, type));
   }
   return copies;
 }

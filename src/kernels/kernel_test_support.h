@@ -71,8 +71,9 @@ class ScratchMemory {
   std::vector<std::byte> memory_;
 };
 
-// The copies of activations that rows of k numbers of a type may meet and read.
-std::vector<ActivationCopy> CopiesFor(ElementType type, int64_t k);
+// The copies of activations that rows of k numbers of a type may meet in the products of a table;
+// the last is the one that they are multiplied with fastest, as far as k allows.
+std::vector<ActivationCopy> CopiesFor(const KernelTable& table, ElementType type, int64_t k);
 
 // Activations that own their memory, quantized by `table`.
 class OwnedActivations {

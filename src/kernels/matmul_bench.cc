@@ -62,7 +62,7 @@ void MatMul(benchmark::State& state, const KernelTable* table, ElementType type,
   AlignedBuffer scratch = Allocate(MatMulScratchBytes(k));
   std::vector<float> out(static_cast<size_t>(n_tokens * n_rows));
   const Activations activations =
-      ViewActivations(values.data(), n_tokens, k, quantized.data(), FastestCopy(type));
+      ViewActivations(values.data(), n_tokens, k, quantized.data(), FastestCopy(*table, type));
   table->quantize_activations(activations, 0, n_tokens);
   // Rows of equal bytes are packed already.
   const bool is_packed = table->packs_rows && CanPackRows(type, k);

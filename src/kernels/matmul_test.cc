@@ -116,6 +116,31 @@ std::vector<double> SeenBy(ElementType type, const OwnedActivations& activations
 // As a number of a rounded copy.
 double Rounded(double value) { return double{BF16ToF32(F32ToBF16(static_cast<float>(value)))}; }
 
+// What the copy of shorts stands for.
+std::vector<double> ValuesOfShorts(const Activations& a) {
+  std::vector<double> values;
+  for (int64_t token = 0; token < a.n_tokens; ++token) {
+    for (int64_t i = 0; i < a.k; ++i) {
+      const int64_t block = (token * a.k + i) / kActivationStep;
+      values.push_back(double{a.short_scales[block]} * a.shorts[token * RoundedStride(a.k) + i]);
+    }
+  }
+  return values;
+}
+
+// Rounds a row of F16 as products with shorts do: of each 32, the largest decides on the power of
+// two that all are multiples of, 2^-14 times the one above it, and that of the least normal number
+// at least.
+void ShortenWeights(std::vector<double>& row) {
+  for (size_t begin = 0; begin < row.size(); begin += kActivationStep) {
+    const std::span block = std::span(row).subspan(begin, kActivationStep);
+    double largest = 0x1p-14;
+    for (const double weight : block) largest = std::max(largest, std::abs(weight));
+    const double unit = std::ldexp(1.0, std::ilogb(largest) + 1 - 14);
+    for (double& weight : block) weight = std::nearbyint(weight / unit) * unit;
+  }
+}
+
 // Compares every form of the matrix with sums in double precision over the same numbers.
 void ExpectProducts(const KernelTable& table, const Matrix& matrix,
                     const OwnedActivations& activations) {
@@ -125,17 +150,26 @@ void ExpectProducts(const KernelTable& table, const Matrix& matrix,
                            : activations.view().copy == ActivationCopy::kSplit ? kSplitTolerance
                                                                                : kFloatTolerance;
   const std::vector<double> seen = SeenBy(type, activations);
-  // By whole groups that are packed, in tables that round activations.
+  // By whole groups that are packed, in tables that round activations, and perhaps weights.
+  const ActivationCopy fastest = FastestCopy(table, type);
+  const bool shortens = fastest == ActivationCopy::kShorts && activations.view().shorts != nullptr;
   const bool rounds =
-      table.rounds_for_bf16 && type == ElementType::kBF16 && activations.view().rounded != nullptr;
+      shortens || (fastest == ActivationCopy::kRounded && activations.view().rounded != nullptr);
   std::vector<double> rounded = seen;
-  if (rounds) std::ranges::transform(seen, rounded.begin(), Rounded);
+  if (shortens) {
+    rounded = ValuesOfShorts(activations.view());
+  } else if (rounds) {
+    std::ranges::transform(seen, rounded.begin(), Rounded);
+  }
   const int64_t rounded_rows = rounds ? n_rows / kPackedGroupRows * kPackedGroupRows : 0;
   const std::vector<WeightRows> forms = matrix.Forms(table);
   std::vector<std::vector<float>> outs;
   for (const WeightRows& form : forms) outs.push_back(MatMul(table, form, activations.view()));
   for (int64_t row = 0; row < n_rows; ++row) {
     const std::vector<double> magnitudes = matrix.Magnitudes(row);
+    std::vector<double> weights(static_cast<size_t>(k));
+    for (int64_t i = 0; i < k; ++i) weights[static_cast<size_t>(i)] = matrix.Value(row, i);
+    if (shortens) ShortenWeights(weights);
     for (int64_t token = 0; token < n_tokens; ++token) {
       double exact = 0;
       double of_rounded = 0;
@@ -143,7 +177,7 @@ void ExpectProducts(const KernelTable& table, const Matrix& matrix,
       for (int64_t i = 0; i < k; ++i) {
         const double a = seen[static_cast<size_t>(token * k + i)];
         exact += matrix.Value(row, i) * a;
-        of_rounded += matrix.Value(row, i) * rounded[static_cast<size_t>(token * k + i)];
+        of_rounded += weights[static_cast<size_t>(i)] * rounded[static_cast<size_t>(token * k + i)];
         magnitude += magnitudes[static_cast<size_t>(i)] * std::abs(a);
       }
       for (size_t form = 0; form < forms.size(); ++form) {
@@ -189,7 +223,7 @@ TEST_P(MatMulKernels, MatMulOfEveryTypeIsTheSumOfTheProducts) {
       // One, a few, a batch with a rest, and many: kernels change their way with the number.
       for (const int64_t n_tokens : {1, 3, 15, 37}) {
         const Matrix matrix(type, 37, k, random);
-        for (const ActivationCopy copy : CopiesFor(type, k)) {
+        for (const ActivationCopy copy : CopiesFor(table(), type, k)) {
           const OwnedActivations activations(table(), ValuesWithOutliers(n_tokens * k, random),
                                              n_tokens, k, copy);
           ExpectProducts(table(), matrix, activations);
@@ -218,7 +252,7 @@ TEST_P(MatMulKernels, MatMulOfFloatsTakesAnyRowLength) {
   for (const ElementType type : {ElementType::kF32, ElementType::kF16, ElementType::kBF16}) {
     for (int64_t k = 1; k <= 70; ++k) {
       const Matrix matrix(type, 18, k, random);
-      for (const ActivationCopy copy : CopiesFor(type, k)) {
+      for (const ActivationCopy copy : CopiesFor(table(), type, k)) {
         const OwnedActivations activations(table(), RandomFloats(3 * k, random), 3, k, copy);
         ExpectProducts(table(), matrix, activations);
       }
@@ -328,7 +362,7 @@ TEST_P(MatMulKernels, PackedMatMulOfATokenDoesNotDependOnBatchOrRowRange) {
     const Matrix matrix(type, kRows, k, random);
     const WeightRows packed = matrix.Forms(table())[1];
     const std::vector<float> values = ValuesWithOutliers(kTokens * k, random);
-    for (const ActivationCopy copy : CopiesFor(type, k)) {
+    for (const ActivationCopy copy : CopiesFor(table(), type, k)) {
       const OwnedActivations all(table(), values, kTokens, k, copy);
       const std::vector<float> whole = MatMul(table(), packed, all.view());
       for (const int64_t batch : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 32, 33}) {
@@ -357,8 +391,8 @@ TEST_P(MatMulKernels, PackedMatMulOfATokenDoesNotDependOnBatchOrRowRange) {
 }
 
 // Of many tokens halves are widened in parts of rows and for blocks of tokens (plain_products.h),
-// or multiplied in such parts and blocks (rounded_products.h), by tiles for blocks of rows, too
-// (x86/float_tiles.h).
+// multiplied in such parts and blocks (rounded_products.h), by tiles for blocks of rows, too
+// (x86/float_tiles.h), or made shorts in parts (short_products.h).
 TEST_P(MatMulKernels, PackedFloatsGiveTheSameBitsInBlocksOfTokens) {
   if (!table().packs_rows) GTEST_SKIP() << table().name << " takes rows as they are";
   struct {
@@ -373,11 +407,14 @@ TEST_P(MatMulKernels, PackedFloatsGiveTheSameBitsInBlocksOfTokens) {
       {ElementType::kBF16, ActivationCopy::kNone, 3, 2 * 1024 + 26, {1, 8, 17, 18, 33, 120, 121}},
       {ElementType::kBF16, ActivationCopy::kRounded, 3, 2 * 1024 + 32, {1, 5, 6, 7, 240, 241}},
       {ElementType::kBF16, ActivationCopy::kRounded, 11, 544, {1, 8, 15, 16, 17, 32, 33, 257}},
+      {ElementType::kF16, ActivationCopy::kShorts, 3, 2 * 1024 + 32, {1, 4, 5, 8, 9, 15, 21, 22}},
       {ElementType::kF16, ActivationCopy::kSplit, 11, 288, {1, 3, 4, 5, 16, 17, 32, 33, 257}},
       {ElementType::kBF16, ActivationCopy::kSplit, 1, 64, {1, 5, 20}},
   };
   std::mt19937 random(13);
   for (const auto& [type, copy, groups, k, batches] : cases) {
+    // Tables that prefer another copy may read shorts, too.
+    if (copy == ActivationCopy::kShorts && copy != FastestCopy(table(), type)) continue;
     const int64_t n_tokens = batches.back() + 10;
     const Matrix matrix(type, groups * kPackedGroupRows + 3, k, random);
     const std::vector<float> values = RandomFloats(n_tokens * k, random);
@@ -398,6 +435,78 @@ TEST_P(MatMulKernels, PackedFloatsGiveTheSameBitsInBlocksOfTokens) {
   }
 }
 
+// Sums of 32 products that are as large as any can be, and numbers so small that they round to
+// none.
+TEST_P(MatMulKernels, ProductsOfShortsTakeExtremes) {
+  if (FastestCopy(table(), ElementType::kF16) != ActivationCopy::kShorts) {
+    GTEST_SKIP() << table().name << " multiplies no shorts";
+  }
+  constexpr int64_t kRows = kPackedGroupRows;
+  constexpr int64_t kLength = 3 * kActivationStep;
+  constexpr uint16_t kLargest = 0x7bff;  // 65504
+  constexpr uint16_t kSign = 0x8000;
+  std::mt19937 random(14);
+  std::vector<std::byte> bytes = RandomRows(ElementType::kF16, kRows * kLength, random);
+  const auto fill = [&](int64_t row, const auto& bits_of) {
+    for (int64_t i = 0; i < kLength; ++i) {
+      const auto bits = static_cast<uint16_t>(bits_of(i));
+      std::memcpy(&bytes[static_cast<size_t>(row * kLength + i) * sizeof(bits)], &bits,
+                  sizeof(bits));
+    }
+  };
+  fill(0, [&](int64_t) { return kLargest; });
+  fill(1, [&](int64_t i) { return i % 2 == 0 ? kLargest : kLargest | kSign; });
+  fill(2, [&](int64_t i) { return i % 32 == 5 ? kLargest : 1; });  // 2^-24
+  fill(3, [&](int64_t i) { return i % 3; });                       // denormal numbers and zeros
+  fill(4, [&](int64_t) { return kSign; });                         // -0
+  fill(5, [&](int64_t i) { return 0x3ff + i % 2; });               // about the least normal number
+  const Matrix matrix(ElementType::kF16, kRows, kLength, bytes);
+  std::vector<float> values;
+  for (const float magnitude : {1.0f, 1e-25f, 1e30f}) {
+    for (int64_t i = 0; i < kLength; ++i) values.push_back(magnitude);
+    for (int64_t i = 0; i < kLength; ++i) values.push_back(i % 2 == 0 ? magnitude : -magnitude);
+    for (int64_t i = 0; i < kLength; ++i) values.push_back(i % 32 == 5 ? magnitude : 0);
+    for (int64_t i = 0; i < kLength; ++i) values.push_back(i < 32 ? magnitude : 0);
+  }
+  const int64_t n_tokens = std::ssize(values) / kLength;
+  for (const int64_t first : {int64_t{0}, n_tokens - 3}) {
+    const OwnedActivations activations(table(), {values.begin() + first * kLength, values.end()},
+                                       n_tokens - first, kLength, ActivationCopy::kShorts);
+    ExpectProducts(table(), matrix, activations);
+  }
+}
+
+// Of normal numbers, as products of float16 with activations rounded to float16 are.
+TEST_P(MatMulKernels, ProductsOfShortsAreAsExactAsThoseOfHalves) {
+  if (FastestCopy(table(), ElementType::kF16) != ActivationCopy::kShorts) {
+    GTEST_SKIP() << table().name << " multiplies no shorts";
+  }
+  constexpr int64_t kRows = 4 * kPackedGroupRows;
+  constexpr int64_t kLength = 2048;
+  constexpr int64_t kTokens = 12;
+  std::mt19937 random(15);
+  const Matrix matrix(ElementType::kF16, kRows, kLength, random);
+  std::vector<float> values(kTokens * kLength);
+  std::normal_distribution<float> normal;
+  for (float& value : values) value = normal(random);
+  const OwnedActivations activations(table(), values, kTokens, kLength, ActivationCopy::kShorts);
+  const std::vector<float> out = MatMul(table(), matrix.Forms(table())[1], activations.view());
+  double error = 0;
+  double error_of_halves = 0;
+  for (int64_t at = 0; at < kTokens * kRows; ++at) {
+    double exact = 0;
+    double of_halves = 0;
+    for (int64_t i = 0; i < kLength; ++i) {
+      const float a = values[static_cast<size_t>(at / kRows * kLength + i)];
+      exact += matrix.Value(at % kRows, i) * double{a};
+      of_halves += matrix.Value(at % kRows, i) * double{F16ToF32(F32ToF16(a))};
+    }
+    error += std::pow(double{out[static_cast<size_t>(at)]} - exact, 2);
+    error_of_halves += std::pow(of_halves - exact, 2);
+  }
+  EXPECT_LT(error, error_of_halves);
+}
+
 // A token with a single 1, which counts as an outlier, has the weights there as its products: they
 // must be those of the file to the last bit, many tokens at a time and alone.
 TEST_P(MatMulKernels, PackedWeightsAreThoseOfTheFileBitForBit) {
@@ -410,7 +519,8 @@ TEST_P(MatMulKernels, PackedWeightsAreThoseOfTheFileBitForBit) {
     const WeightRows packed = matrix.Forms(table())[1];
     std::vector<float> ones(static_cast<size_t>(k * k), 0.0f);
     for (int64_t i = 0; i < k; ++i) ones[static_cast<size_t>(i * k + i)] = 1;
-    const ActivationCopy copy = CopiesFor(type, k).back();
+    ActivationCopy copy = CopiesFor(table(), type, k).back();
+    if (copy == ActivationCopy::kShorts) copy = ActivationCopy::kNone;  // which rounds weights
     const OwnedActivations all(table(), ones, k, k, copy);
     const std::vector<float> together = MatMul(table(), packed, all.view());
     for (int64_t i = 0; i < k; ++i) {
@@ -532,7 +642,8 @@ TEST_P(MatMulKernels, MatMulOfANanIsNan) {
     const Matrix matrix(type, 20, 256, random);
     std::vector<float> values = RandomFloats(256, random);
     values[77] = std::numeric_limits<float>::quiet_NaN();
-    const OwnedActivations activations(table(), values, 1, 256, CopiesFor(type, 256).back());
+    const OwnedActivations activations(table(), values, 1, 256,
+                                       CopiesFor(table(), type, 256).back());
     for (const WeightRows& form : matrix.Forms(table())) {
       for (const float product : MatMul(table(), form, activations.view())) {
         EXPECT_TRUE(std::isnan(product)) << Info(type).name;

@@ -1,6 +1,6 @@
 // Products of packed rows (tensor/packed_rows.h) with activations, over the vectors V of an
 // instruction set (*/lanes_*.h) and the formats of all_formats.h. What V has to have is what
-// x86/lanes_avx512.h has; the constants:
+// x86/lanes_avx512.h has, but for short_products.h, which is for those that have it; the constants:
 //   kLanes          rows of a vector: 4, 8 or 16
 //   kSignedBytes    weights of 8 bits are multiplied as signed bytes; kSignedPanels: in a panel too
 //   kWidensBytes    numbers of 8 bits are 16 bits in a panel (WidenLine, DotWidenedTile)
@@ -36,6 +36,7 @@
 #include "kernels/packed_sums.h"
 #include "kernels/panel_products.h"
 #include "kernels/plain_products.h"
+#include "kernels/short_products.h"
 #include "tensor/element_type.h"
 
 namespace thaw {
@@ -78,7 +79,7 @@ void MultiplyGroups(const std::byte* groups, int64_t n_groups, const Activations
   static_assert(kTokensOfTile<V, PanelKindOf<V, F>> <= MostDirectTokens<V, F>() + 1);
   constexpr int kZero = kPanelZeroOf<V, F>;
   const Panel panel(scratch);
-  ForEachSegment<F>(
+  ForEachSegment<kGroupsOf<F>>(
       groups, n_groups, k,
       [&](const std::byte* group, int64_t begin, int64_t end, int64_t row) {
         FillPanel<V, F, kZero, kElementsOfLine<V, F>>(group, k, begin, end, row, panel);
@@ -99,6 +100,11 @@ void MultiplyPackedGroups(ElementType type, const std::byte* groups, int64_t n_g
     case ElementType::kF32:
       return MultiplyPlainGroups<V, Plain::kF32>(groups, n_groups, a, out, out_stride, scratch);
     case ElementType::kF16:
+      if constexpr (MultipliesShorts<V>) {
+        if (a.shorts != nullptr) {
+          return MultiplyShortGroups<V>(groups, n_groups, a, out, out_stride, scratch);
+        }
+      }
       return MultiplyPlainGroups<V, Plain::kF16>(groups, n_groups, a, out, out_stride, scratch);
     case ElementType::kBF16:
       return MultiplyPlainGroups<V, Plain::kBF16>(groups, n_groups, a, out, out_stride, scratch);

@@ -226,25 +226,36 @@ class UnpackedNext {
   int64_t asked_ = 0;        // lines
 };
 
+// How groups of rows are taken in segments.
+struct SegmentedGroups {
+  int64_t block;        // elements of every row
+  int64_t block_bytes;  // of all rows of a group
+  int64_t segment;      // elements, whole blocks
+};
+
+template <typename F>
+inline constexpr SegmentedGroups kGroupsOf = {F::kBlock, kGroupRows* kBlockBytes<F>, kSegment};
+
 // Takes groups of rows two at a time and a segment after another: fill(group, begin, end, row)
 // unpacks elements [begin, end) of each group as rows [row, row + 16), and multiply(begin, end,
 // first row, number of rows, what is unpacked next) follows.
-template <typename F, typename Fill, typename Multiply>
+template <SegmentedGroups by, typename Fill, typename Multiply>
 [[gnu::always_inline]] inline void ForEachSegment(const std::byte* groups, int64_t n_groups,
                                                   int64_t k, const Fill& fill,
                                                   const Multiply& multiply) {
-  constexpr int64_t kBytes = kGroupRows * kBlockBytes<F>;  // of a block of a group
-  const int64_t group_bytes = k / F::kBlock * kBytes;
-  const auto end_of = [&](int64_t begin) { return k - begin < kSegment ? k : begin + kSegment; };
+  const int64_t group_bytes = k / by.block * by.block_bytes;
+  const auto end_of = [&](int64_t begin) {
+    return k - begin < by.segment ? k : begin + by.segment;
+  };
   const auto panel_of = [&](int64_t g) {
     return n_groups - g < kPanelGroups ? n_groups - g : kPanelGroups;
   };
   const auto segment_of = [&](int64_t g, int64_t begin) {
-    return UnpackedNext(groups + g * group_bytes + begin / F::kBlock * kBytes, panel_of(g),
-                        group_bytes, (end_of(begin) - begin) / F::kBlock * kBytes);
+    return UnpackedNext(groups + g * group_bytes + begin / by.block * by.block_bytes, panel_of(g),
+                        group_bytes, (end_of(begin) - begin) / by.block * by.block_bytes);
   };
   for (int64_t g = 0; g < n_groups; g += kPanelGroups) {
-    for (int64_t begin = 0; begin < k; begin += kSegment) {
+    for (int64_t begin = 0; begin < k; begin += by.segment) {
       const int64_t end = end_of(begin);
       for (int64_t i = 0; i < panel_of(g); ++i) {
         fill(groups + (g + i) * group_bytes, begin, end, i * kGroupRows);

@@ -18,6 +18,13 @@ namespace {
 // next to anything a model computes such a block is zero.
 constexpr float kSmallestAmax = 0x1p-121f;
 
+// Likewise for shorts: 32767 / 2^-112.
+constexpr float kSmallestShortAmax = 0x1p-112f;
+
+inline float Magnitude(float x) {
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0x7fffffff);
+}
+
 // The square of the magnitude from which on a number of the token is an outlier; where a number is
 // infinite or NaN, or overflows when squared, so is this. `ratio`: that magnitude over the root
 // mean square. The same additions in the same order everywhere, in so many lanes that their latency
@@ -227,9 +234,62 @@ inline void RoundTokens(const Activations& a, int64_t begin, int64_t end) {
   }
 }
 
+// How a step of values becomes shorts: value * factor, rounded, is a short and short * scale the
+// value. `magnitudes` of all values, a 32nd of what they add up to, rounded.
+struct Shortening {
+  float scale;
+  float factor;
+
+  Shortening(float amax, float magnitudes) {
+    // Each short is at most half off, and the sum of magnitudes less than that.
+    constexpr float kMost = kMostOfShorts - kActivationStep / 2 - 1;
+    constexpr float kMostMagnitudes = kMost / kActivationStep;
+    const bool is_finite = amax - amax == 0;
+    const bool is_zero = !is_finite || amax < kSmallestShortAmax;
+    const float of_largest = amax / 32767.0f;
+    const float of_all = magnitudes / kMostMagnitudes;
+    scale = of_largest > of_all ? of_largest : of_all;
+    factor = of_largest > of_all ? 32767.0f / amax : kMostMagnitudes / magnitudes;
+    if (is_zero) scale = is_finite ? 0.0f : amax, factor = 0;
+  }
+};
+
+// The copy of shorts of tokens [begin, end).
+template <typename Blocks>
+void ShortenTokens(const Activations& a, int64_t begin, int64_t end) {
+  constexpr int64_t kLanes = 8;
+  constexpr int64_t n = kActivationStep;
+  const int64_t steps = a.k / n;
+  for (int64_t token = begin; token < end; ++token) {
+    for (int64_t step = 0; step < steps; ++step) {
+      const float* values = a.values + token * a.k + step * n;
+      const typename Blocks::Step loaded[] = {Blocks::Load(values)};
+      float lanes[kLanes] = {};
+      for (int64_t i = 0; i < n; i += kLanes) {
+        for (int64_t lane = 0; lane < kLanes; ++lane) {
+          lanes[lane] += Magnitude(values[i + lane]) * (1.0f / n);
+        }
+      }
+      for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+        for (int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+      }
+      const Shortening by(Blocks::LargestMagnitude(loaded), lanes[0]);
+      a.short_scales[token * steps + step] = by.scale;
+      int16_t* shorts = a.shorts + token * RoundedStride(a.k) + step * n;
+      const uint32_t kept = by.factor == 0 ? 0 : 0xffff;
+      for (int64_t i = 0; i < n; ++i) {
+        // The last bit of 3 x 2^22 is 1: the number added to it is its lower half.
+        const float number = values[i] * by.factor + 0x1.8p23f;
+        shorts[i] = static_cast<int16_t>(std::bit_cast<uint32_t>(number) & kept);
+      }
+    }
+  }
+}
+
 template <typename Blocks>
 void QuantizeTokens(const Activations& a, int64_t token_begin, int64_t token_end) {
   if (a.rounded != nullptr) return RoundTokens(a, token_begin, token_end);
+  if (a.shorts != nullptr) return ShortenTokens<Blocks>(a, token_begin, token_end);
   if (a.quants == nullptr) return;
   const bool is_wide = a.copy == ActivationCopy::kWide;
   const int64_t k = a.k;

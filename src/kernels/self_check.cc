@@ -211,7 +211,7 @@ class Checker {
     }
     std::vector<float> values = numbers_.Floats(kTokens * kLength);
     for (size_t i = 5; i < values.size(); i += 331) values[i] *= 40;  // outliers
-    const ActivationCopy fastest = FastestCopy(type);
+    const ActivationCopy fastest = FastestCopy(table_, type);
     if (fastest != ActivationCopy::kNarrow && fastest != ActivationCopy::kNone) {
       CheckProducts(forms, weights, values, ActivationCopy::kNarrow);
     }

@@ -155,10 +155,7 @@ ActivationCopy Model::CopyFor(std::initializer_list<const LinearWeights*> reader
   ActivationCopy copy = ActivationCopy::kNone;
   for (const LinearWeights* weights : readers) {
     if (weights->rows == 0) continue;
-    const ActivationCopy fastest = FastestCopy(cache_.map().matrix(weights->matrix).type);
-    const bool is_unread = (fastest == ActivationCopy::kRounded && !kernels_.rounds_for_bf16) ||
-                           (fastest == ActivationCopy::kSplit && !kernels_.splits_for_f16);
-    if (!is_unread) copy = std::max(copy, fastest);
+    copy = std::max(copy, FastestCopy(kernels_, cache_.map().matrix(weights->matrix).type));
   }
   return copy;
 }

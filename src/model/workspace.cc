@@ -232,10 +232,9 @@ int64_t ExpertPairs(const ModelConfig& config, int64_t max_batch) {
 }
 
 bool MaySplitActivations(const KernelTable& kernels, const TileMap& map) {
-  return kernels.splits_for_f16 &&
-         std::ranges::any_of(map.matrices(), [](const WeightMatrix& matrix) {
-           return FastestCopy(matrix.type) == ActivationCopy::kSplit;
-         });
+  return std::ranges::any_of(map.matrices(), [&](const WeightMatrix& matrix) {
+    return FastestCopy(kernels, matrix.type) == ActivationCopy::kSplit;
+  });
 }
 
 int64_t ProductScratchBytes(const ModelConfig& config, const TileMap& map) {

@@ -42,15 +42,15 @@ EmulatedTable Derive(std::string_view original, const char* name,
 
 EmulatedTable DeriveBf16() {
   EmulatedTable emulated = Derive("avx2", "emulated_bf16", MatMul<kBf16Panels>);
-  emulated.table.rounds_for_bf16 = true;
+  emulated.table.copy_for_bf16 = ActivationCopy::kRounded;
   return emulated;
 }
 
 EmulatedTable DeriveAmx(std::string_view original, const char* name,
                         decltype(KernelTable::matmul) matmul) {
   EmulatedTable emulated = Derive(original, name, matmul);
-  emulated.table.rounds_for_bf16 = true;
-  emulated.table.splits_for_f16 = true;
+  emulated.table.copy_for_bf16 = ActivationCopy::kRounded;
+  emulated.table.copy_for_f16 = ActivationCopy::kSplit;
   // Not emulated: it takes no tiles.
   if (original == "avx512") emulated.table.multiply_coded_group = amx::MultiplyCodedGroup;
   return emulated;

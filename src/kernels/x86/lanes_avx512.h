@@ -236,6 +236,28 @@ struct Vectors16 {
         : "v"(w), "m"(*reinterpret_cast<const int8_t(*)[4]>(a)));
     return sum;
   }
+  // The larger ones, of unsigned halves of words.
+  THAW_INLINE Ints MaxHalves(Ints a, Ints b) { return _mm512_max_epu16(a, b); }
+  // [x0, x0, x1, x1, ...] of the first and of the last lanes.
+  THAW_INLINE Floats RepeatLower(Floats x) {
+    const Ints lanes = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    return _mm512_permutexvar_ps(lanes, x);
+  }
+  THAW_INLINE Floats RepeatUpper(Floats x) {
+    const Ints lanes =
+        _mm512_setr_epi32(8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15);
+    return _mm512_permutexvar_ps(lanes, x);
+  }
+  // a f and b g rounded to halves of words, within +-(2^15 - 1): added to 3 x 2^22, whose last bit
+  // is 1, they are its lower half.
+  THAW_INLINE Ints ShortsOf(Floats a, Floats f, Floats b, Floats g) {
+    const Floats units = _mm512_set1_ps(0x1.8p23f);
+    const Ints even =
+        _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26,
+                         24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    return _mm512_permutex2var_epi16(AsInts(MultiplyAdd(a, f, units)), even,
+                                     AsInts(MultiplyAdd(b, g, units)));
+  }
   // sum + the products of both halves of the words.
   THAW_INLINE Ints AddHalfProducts(Ints sum, Ints a, Ints b) {
     return _mm512_dpwssd_epi32(sum, a, b);

@@ -155,7 +155,7 @@ TEST_P(PackedKernels, GiveTheBitsOfTheirOriginals) {
         numbers_of_tokens = {3, 10, 13, 17, 31, 40, 48, 49, 130};
       }
       for (const int64_t n_tokens : numbers_of_tokens) {
-        for (const ActivationCopy copy : CopiesFor(info.type, k)) {
+        for (const ActivationCopy copy : CopiesFor(original(), info.type, k)) {
           const OwnedActivations activations(original(), Values(n_tokens, k, random), n_tokens, k,
                                              copy);
           ExpectSameBits(GetParam(), matrix.rows, 0, kRows, activations.view());
@@ -195,7 +195,7 @@ TEST_P(PackedKernels, GiveTheSameBitsForExtremeWeights) {
       std::vector<std::byte> bytes = RandomRows(type, kRows * kLength, random);
       FillBlocks(type, begin, end, fill, bytes);
       const PackedMatrix matrix(type, kLength, std::move(bytes));
-      for (const ActivationCopy copy : CopiesFor(type, kLength)) {
+      for (const ActivationCopy copy : CopiesFor(original(), type, kLength)) {
         const OwnedActivations activations(original(), Values(kTokens, kLength, random), kTokens,
                                            kLength, copy);
         ExpectSameBits(GetParam(), matrix.rows, 0, kRows, activations.view());
@@ -280,7 +280,7 @@ TEST(TilesOfFloats, GiveTheSameBitsAloneAndTogetherAndInEveryTable) {
   std::vector<const KernelTable*> tables;
   for (const EmulatedTable& each : EmulatedAmxTables()) tables.push_back(&each.table);
   for (const KernelTable* table : AllKernelTables()) {
-    if (table->splits_for_f16) tables.push_back(table);
+    if (table->copy_for_f16 == ActivationCopy::kSplit) tables.push_back(table);
   }
   std::erase_if(tables, [](const KernelTable* table) {
     const bool runs = table->is_available(HostCpu());

@@ -624,7 +624,7 @@ void MultiplyWholeByTiles(const std::byte* groups, int64_t n_groups, const Activ
   const Planes planes(memory);
   auto& scratch = *reinterpret_cast<TileScratch*>(memory + Planes::kBytes);
   Tiles::Configure(TilesOfDepth(TokenTiles(a.n_tokens), kTileRowBytes));
-  ForEachSegment<F>(
+  ForEachSegment<kGroupsOf<F>>(
       groups, n_groups, a.k,
       [&](const std::byte* group, int64_t begin, int64_t end, int64_t row) {
         FillPlanes<V, F>(group, a.k, begin, end, row, planes);
@@ -649,7 +649,7 @@ void MultiplyGroupsByTiles(const std::byte* groups, int64_t n_groups, const Acti
   const BytePanel panel(memory);
   auto& scratch = *reinterpret_cast<TileScratch*>(memory + BytePanel::kBytes);
   Tiles::Configure(TilesOfDepth(TokenTiles(a.n_tokens), F::kGroup));
-  ForEachSegment<F>(
+  ForEachSegment<kGroupsOf<F>>(
       groups, n_groups, a.k,
       [&](const std::byte* group, int64_t begin, int64_t end, int64_t row) {
         FillPanel<V, F, /*kPanelZero=*/0, /*kElements=*/4>(group, a.k, begin, end, row, panel);
