@@ -16,10 +16,9 @@ constexpr int64_t kPartAlignment = 64;
 template <typename Visit>
 void ForEachPart(ActivationCopy copy, int64_t k, const Visit& visit) {
   if (copy == ActivationCopy::kNone) return;
-  const int64_t n_steps = k / kActivationStep;
   if (copy == ActivationCopy::kShorts) {
     visit(&Activations::shorts, RoundedStride(k));
-    visit(&Activations::short_scales, n_steps);
+    visit(&Activations::scales, ActivationBlocks(k));
     return;
   }
   if (copy == ActivationCopy::kRounded || copy == ActivationCopy::kSplit) {
@@ -28,6 +27,7 @@ void ForEachPart(ActivationCopy copy, int64_t k, const Visit& visit) {
     return;
   }
   const int64_t n_sums = k / kActivationSum;
+  const int64_t n_steps = k / kActivationStep;
   visit(&Activations::quants, QuantStride(k));
   visit(&Activations::scales, ActivationBlocks(k));
   visit(&Activations::sums, n_sums);
@@ -66,7 +66,8 @@ int64_t ActivationBytes(int64_t n_tokens, int64_t k, bool may_be_split) {
 Activations ViewActivations(const float* values, int64_t n_tokens, int64_t k, std::byte* memory,
                             ActivationCopy copy) {
   THAW_CHECK(copy != ActivationCopy::kWide || k % kWideActivationBlock == 0);
-  if (k % kActivationStep != 0) copy = ActivationCopy::kNone;
+  const int64_t unit = copy == ActivationCopy::kShorts ? kActivationBlock : kActivationStep;
+  if (k % unit != 0) copy = ActivationCopy::kNone;
   Activations activations{.values = values, .n_tokens = n_tokens, .k = k, .copy = copy};
   ForEachPart(copy, k, [&]<typename T>(T* Activations::*part, int64_t n) {
     activations.*part = reinterpret_cast<T*>(memory);

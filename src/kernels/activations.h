@@ -38,7 +38,7 @@ inline constexpr int64_t kSumsOfScale = kActivationBlock / kActivationSum;
 // of 6 bits, as times twice 15, the largest of 4 bits, it fits 16 bits.
 inline constexpr int32_t kMostOfWideSum = 1023;
 
-// So that the sum of 32 products with numbers of up to 2^14 fits 32 bits.
+// So that the sum of 64 products with numbers of up to 2^14 fits 32 bits.
 inline constexpr int32_t kMostOfShorts = (1 << 17) - 1;
 
 // |value| above this many times the root mean square of the token is an outlier. 4 leaves 0.7 % of
@@ -59,7 +59,7 @@ enum class ActivationCopy {
   kNone,
   kRounded,  // bfloat16
   kSplit,    // that, and what it leaves, rounded likewise
-  kShorts,   // int16, kActivationStep values to a scale
+  kShorts,   // int16, kActivationBlock values to a scale
   kWide,     // int8, kWideActivationBlock values to a scale
   kNarrow,   // int8, kActivationBlock values to a scale
 };
@@ -73,8 +73,9 @@ struct Activations {
   const float* values = nullptr;  // [n_tokens, k]; may be absent where no weights are floats
   int64_t n_tokens = 0;
   int64_t k = 0;
-  // kNone when k is no multiple of 32: such rows can only be multiplied by float weights. Of a wide
-  // copy `scales` holds each scale four times over, and kMostOfWideSum holds.
+  // kNone when k is no multiple of 32, or of 64 for kShorts: such rows can only be multiplied by
+  // float weights. Of a wide copy `scales` holds each scale four times over, and kMostOfWideSum
+  // holds.
   ActivationCopy copy = ActivationCopy::kNone;
 
   // The rounded copy, [n_tokens, RoundedStride(k)]: bfloat16, ties to even. As the others it is
@@ -83,13 +84,12 @@ struct Activations {
   uint16_t* rounded = nullptr;
   uint16_t* residues = nullptr;
 
-  // The copy of shorts, [n_tokens, RoundedStride(k)], and [n_tokens, k / 32]:
-  // value = short_scale * short. The magnitudes of the 32 add up to kMostOfShorts at most.
+  // The copy of shorts, [n_tokens, RoundedStride(k)], with `scales`. The magnitudes of those that
+  // share one add up to kMostOfShorts at most.
   int16_t* shorts = nullptr;
-  float* short_scales = nullptr;
 
   int8_t* quants = nullptr;    // [n_tokens, QuantStride(k)], within +-127
-  float* scales = nullptr;     // [n_tokens, ActivationBlocks(k)]: value = scale * quant
+  float* scales = nullptr;     // [n_tokens, ActivationBlocks(k)]: value = scale * quant, or short
   float* sums = nullptr;       // [n_tokens, k / 16]: the sums of 16 quants, whole numbers
   float* step_sums = nullptr;  // [n_tokens, k / 32]: of 32
   // The same in 16 bits, for products of pairs of them; written for wide copies alone.

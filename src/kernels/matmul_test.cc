@@ -121,19 +121,18 @@ std::vector<double> ValuesOfShorts(const Activations& a) {
   std::vector<double> values;
   for (int64_t token = 0; token < a.n_tokens; ++token) {
     for (int64_t i = 0; i < a.k; ++i) {
-      const int64_t block = (token * a.k + i) / kActivationStep;
-      values.push_back(double{a.short_scales[block]} * a.shorts[token * RoundedStride(a.k) + i]);
+      values.push_back(double{ScaleOf(a, token, i)} * a.shorts[token * RoundedStride(a.k) + i]);
     }
   }
   return values;
 }
 
-// Rounds a row of F16 as products with shorts do: of each 32, the largest decides on the power of
+// Rounds a row of F16 as products with shorts do: of each 64, the largest decides on the power of
 // two that all are multiples of, 2^-14 times the one above it, and that of the least normal number
 // at least.
 void ShortenWeights(std::vector<double>& row) {
-  for (size_t begin = 0; begin < row.size(); begin += kActivationStep) {
-    const std::span block = std::span(row).subspan(begin, kActivationStep);
+  for (size_t begin = 0; begin < row.size(); begin += kActivationBlock) {
+    const std::span block = std::span(row).subspan(begin, kActivationBlock);
     double largest = 0x1p-14;
     for (const double weight : block) largest = std::max(largest, std::abs(weight));
     const double unit = std::ldexp(1.0, std::ilogb(largest) + 1 - 14);
@@ -407,7 +406,7 @@ TEST_P(MatMulKernels, PackedFloatsGiveTheSameBitsInBlocksOfTokens) {
       {ElementType::kBF16, ActivationCopy::kNone, 3, 2 * 1024 + 26, {1, 8, 17, 18, 33, 120, 121}},
       {ElementType::kBF16, ActivationCopy::kRounded, 3, 2 * 1024 + 32, {1, 5, 6, 7, 240, 241}},
       {ElementType::kBF16, ActivationCopy::kRounded, 11, 544, {1, 8, 15, 16, 17, 32, 33, 257}},
-      {ElementType::kF16, ActivationCopy::kShorts, 3, 2 * 1024 + 32, {1, 4, 5, 8, 9, 15, 21, 22}},
+      {ElementType::kF16, ActivationCopy::kShorts, 3, 2 * 1024 + 64, {1, 4, 5, 8, 9, 15, 21, 22}},
       {ElementType::kF16, ActivationCopy::kSplit, 11, 288, {1, 3, 4, 5, 16, 17, 32, 33, 257}},
       {ElementType::kBF16, ActivationCopy::kSplit, 1, 64, {1, 5, 20}},
   };
@@ -435,14 +434,14 @@ TEST_P(MatMulKernels, PackedFloatsGiveTheSameBitsInBlocksOfTokens) {
   }
 }
 
-// Sums of 32 products that are as large as any can be, and numbers so small that they round to
+// Sums of 64 products that are as large as any can be, and numbers so small that they round to
 // none.
 TEST_P(MatMulKernels, ProductsOfShortsTakeExtremes) {
   if (FastestCopy(table(), ElementType::kF16) != ActivationCopy::kShorts) {
     GTEST_SKIP() << table().name << " multiplies no shorts";
   }
   constexpr int64_t kRows = kPackedGroupRows;
-  constexpr int64_t kLength = 3 * kActivationStep;
+  constexpr int64_t kLength = 3 * kActivationBlock;
   constexpr uint16_t kLargest = 0x7bff;  // 65504
   constexpr uint16_t kSign = 0x8000;
   std::mt19937 random(14);
@@ -456,7 +455,7 @@ TEST_P(MatMulKernels, ProductsOfShortsTakeExtremes) {
   };
   fill(0, [&](int64_t) { return kLargest; });
   fill(1, [&](int64_t i) { return i % 2 == 0 ? kLargest : kLargest | kSign; });
-  fill(2, [&](int64_t i) { return i % 32 == 5 ? kLargest : 1; });  // 2^-24
+  fill(2, [&](int64_t i) { return i % 64 == 5 ? kLargest : 1; });  // 2^-24
   fill(3, [&](int64_t i) { return i % 3; });                       // denormal numbers and zeros
   fill(4, [&](int64_t) { return kSign; });                         // -0
   fill(5, [&](int64_t i) { return 0x3ff + i % 2; });               // about the least normal number
@@ -465,8 +464,8 @@ TEST_P(MatMulKernels, ProductsOfShortsTakeExtremes) {
   for (const float magnitude : {1.0f, 1e-25f, 1e30f}) {
     for (int64_t i = 0; i < kLength; ++i) values.push_back(magnitude);
     for (int64_t i = 0; i < kLength; ++i) values.push_back(i % 2 == 0 ? magnitude : -magnitude);
-    for (int64_t i = 0; i < kLength; ++i) values.push_back(i % 32 == 5 ? magnitude : 0);
-    for (int64_t i = 0; i < kLength; ++i) values.push_back(i < 32 ? magnitude : 0);
+    for (int64_t i = 0; i < kLength; ++i) values.push_back(i % 64 == 5 ? magnitude : 0);
+    for (int64_t i = 0; i < kLength; ++i) values.push_back(i < 64 ? magnitude : 0);
   }
   const int64_t n_tokens = std::ssize(values) / kLength;
   for (const int64_t first : {int64_t{0}, n_tokens - 3}) {

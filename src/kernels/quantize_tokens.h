@@ -234,23 +234,24 @@ inline void RoundTokens(const Activations& a, int64_t begin, int64_t end) {
   }
 }
 
-// How a step of values becomes shorts: value * factor, rounded, is a short and short * scale the
-// value. `magnitudes` of all values, a 32nd of what they add up to, rounded.
+// How a block of values becomes shorts: value * factor, rounded, is a short and short * scale the
+// value. `magnitude`: of all values, on average, rounded.
 struct Shortening {
   float scale;
   float factor;
 
-  Shortening(float amax, float magnitudes) {
+  Shortening(float amax, float magnitude) {
+    constexpr float kMostAlone = 32767;
     // Each short is at most half off, and the sum of magnitudes less than that.
-    constexpr float kMost = kMostOfShorts - kActivationStep / 2 - 1;
-    constexpr float kMostMagnitudes = kMost / kActivationStep;
+    constexpr float kMost = kMostOfShorts - kActivationBlock / 2 - 1;
+    constexpr float kMostOnAverage = kMost / kActivationBlock;
     const bool is_finite = amax - amax == 0;
     const bool is_zero = !is_finite || amax < kSmallestShortAmax;
-    const float of_largest = amax / 32767.0f;
-    const float of_all = magnitudes / kMostMagnitudes;
-    scale = of_largest > of_all ? of_largest : of_all;
-    factor = of_largest > of_all ? 32767.0f / amax : kMostMagnitudes / magnitudes;
-    if (is_zero) scale = is_finite ? 0.0f : amax, factor = 0;
+    const bool is_spiky = amax / kMostAlone > magnitude / kMostOnAverage;
+    const float most = is_spiky ? kMostAlone : kMostOnAverage;
+    const float of_values = is_spiky ? amax : magnitude;
+    scale = !is_finite ? amax : is_zero ? 0.0f : of_values / most;
+    factor = is_zero ? 0.0f : most / of_values;
   }
 };
 
@@ -258,12 +259,15 @@ struct Shortening {
 template <typename Blocks>
 void ShortenTokens(const Activations& a, int64_t begin, int64_t end) {
   constexpr int64_t kLanes = 8;
-  constexpr int64_t n = kActivationStep;
-  const int64_t steps = a.k / n;
+  constexpr int64_t n = kActivationBlock;
+  const int64_t blocks = ActivationBlocks(a.k);
   for (int64_t token = begin; token < end; ++token) {
-    for (int64_t step = 0; step < steps; ++step) {
-      const float* values = a.values + token * a.k + step * n;
-      const typename Blocks::Step loaded[] = {Blocks::Load(values)};
+    for (int64_t block = 0; block < blocks; ++block) {
+      const float* values = a.values + token * a.k + block * n;
+      typename Blocks::Step steps[kStepsOfScale];
+      for (int64_t i = 0; i < kStepsOfScale; ++i) {
+        steps[i] = Blocks::Load(values + i * kActivationStep);
+      }
       float lanes[kLanes] = {};
       for (int64_t i = 0; i < n; i += kLanes) {
         for (int64_t lane = 0; lane < kLanes; ++lane) {
@@ -273,9 +277,9 @@ void ShortenTokens(const Activations& a, int64_t begin, int64_t end) {
       for (int64_t half = kLanes / 2; half > 0; half /= 2) {
         for (int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
       }
-      const Shortening by(Blocks::LargestMagnitude(loaded), lanes[0]);
-      a.short_scales[token * steps + step] = by.scale;
-      int16_t* shorts = a.shorts + token * RoundedStride(a.k) + step * n;
+      const Shortening by(Blocks::LargestMagnitude(steps), lanes[0]);
+      a.scales[token * blocks + block] = by.scale;
+      int16_t* shorts = a.shorts + token * RoundedStride(a.k) + block * n;
       const uint32_t kept = by.factor == 0 ? 0 : 0xffff;
       for (int64_t i = 0; i < n; ++i) {
         // The last bit of 3 x 2^22 is 1: the number added to it is its lower half.

@@ -7,10 +7,10 @@
 //                           those of a, then those of b; within +-2^15 less one
 // A vector holds a group of rows.
 //
-// The 32 weights of a row that lie next to each other, and as many activations, share a scale. That
+// The 64 weights of a row that lie next to each other, and as many activations, share a scale. That
 // of the activations comes with them; that of the weights is the power of two that makes the
 // largest one less than 2^14, found anew wherever they are read, so that memory holds the file's
-// halves and nothing beside them. The sum of 32 products is exact. Times both scales it is added to
+// halves and nothing beside them. The sum of 64 products is exact. Times both scales it is added to
 // what the blocks before came to, in their order: that is what row invariance rests on.
 //
 // A few tokens are multiplied with a group as it lies, whose integers never leave the registers.
@@ -32,8 +32,8 @@
 namespace thaw {
 namespace {
 
-inline constexpr int64_t kShortBlock = kActivationStep;  // elements of a row with one scale
-inline constexpr int64_t kShortLines = kShortBlock / 2;  // of packed rows, two elements each
+inline constexpr int64_t kShortBlock = kActivationBlock;  // elements of a row with one scale
+inline constexpr int64_t kShortLines = kShortBlock / 2;   // of packed rows, two elements each
 inline constexpr int64_t kShortBytes = kShortLines * kLineBytes;  // of a block of a group
 
 // Of a tile; with two groups its sums, of integers and of floats, fill 24 registers of 32.
@@ -118,9 +118,9 @@ struct ShortRows {
 
   ShortRows(const Activations& a, int64_t token, int64_t begin)
       : shorts(a.shorts + token * RoundedStride(a.k) + begin),
-        scales(a.short_scales + token * (a.k / kShortBlock) + begin / kShortBlock),
+        scales(a.scales + token * ActivationBlocks(a.k) + begin / kShortBlock),
         stride(RoundedStride(a.k)),
-        scale_stride(a.k / kShortBlock) {}
+        scale_stride(ActivationBlocks(a.k)) {}
 
   template <typename V>
   [[gnu::always_inline]] inline typename V::Ints Pair(int t, int64_t i) const {
