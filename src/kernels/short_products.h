@@ -71,9 +71,8 @@ template <typename V>
 struct ShortScales {
   static_assert(V::kLanes == kGroupRows);
 
-  typename V::Floats
-      lower;  // what numbers are multiplied with: of the first eight rows, each twice
-  typename V::Floats upper;  // of the others
+  typename V::Floats lower;  // what the first eight rows are multiplied with, each twice
+  typename V::Floats upper;  // likewise the others
   typename V::Floats scale;  // what a short is worth
 
   // By the magnitudes of the largest numbers, two of each row. One of float16 with exponent e, at
@@ -81,14 +80,15 @@ struct ShortScales {
   [[gnu::always_inline]] inline explicit ShortScales(typename V::Ints largest) {
     constexpr int kFloatBias = 127;
     constexpr int kMantissaBits = 23;
+    constexpr int kShortBits = 14;
     const auto of_rows = V::MaxHalves(largest, V::template ShiftRight<16>(largest));
     const auto exponent = V::MaxHalves(
         V::template ShiftRight<10>(V::And(of_rows, V::Broadcast(0x7c00))), V::Broadcast(1));
     const auto power = [](typename V::Ints biased) {
       return V::AsFloats(V::template ShiftLeft<kMantissaBits>(biased));
     };
-    scale = power(V::Add(exponent, V::Broadcast(kFloatBias - 28)));
-    const auto factor = power(V::Subtract(V::Broadcast(kFloatBias + 28), exponent));
+    scale = power(V::Add(exponent, V::Broadcast(kFloatBias - 14 - kShortBits)));
+    const auto factor = power(V::Subtract(V::Broadcast(kFloatBias + 14 + kShortBits), exponent));
     lower = V::RepeatLower(factor);
     upper = V::RepeatUpper(factor);
   }
