@@ -153,25 +153,31 @@ template <typename V, int kTokens>
   for (int64_t i = 0; i < k; i += kShortBlock) {
     const std::byte* lines = group + i / kShortBlock * kShortBytes;
     const std::byte* next = i + kShortBlock < k ? lines + kShortBytes : lines;
-    if (asks_in_turn) {
-      AskInTurn<kShortBytes>(lines);
-    } else if (asks_ahead) {
-#pragma GCC unroll 16
-      for (int64_t line = 0; line < kShortLines; ++line) {
-        __builtin_prefetch(lines + V::kAheadBytes + line * kLineBytes, 0, kIntoL1);
-      }
-    }
     auto largest = V::Broadcast(0);
     typename V::Ints sums[kTokens];
     for (auto& sum : sums) sum = V::Broadcast(0);
-#pragma GCC unroll 16
-    for (int64_t line = 0; line < kShortLines; ++line) {
+    const auto multiply = [&](int64_t line) {
       largest = LargerHalves<V>(largest, next + line * kLineBytes);
       const auto w = scales.Shorts(lines + line * kLineBytes);
 #pragma GCC unroll 8
       for (int t = 0; t < kTokens; ++t) {
         sums[t] = V::AddHalfProducts(sums[t], w, a.template Pair<V>(t, i + 2 * line));
       }
+    };
+    constexpr int64_t kRound = 4;  // lines
+#pragma GCC unroll 4
+    for (int64_t line = 0; line < kShortLines; line += kRound) {
+      const std::byte* round = lines + line * kLineBytes;
+      if (asks_in_turn) {
+        AskInTurn<kRound * kLineBytes>(round);
+      } else if (asks_ahead) {
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < kRound; ++j) {
+          __builtin_prefetch(round + V::kAheadBytes + j * kLineBytes, 0, kIntoL1);
+        }
+      }
+#pragma GCC unroll 4
+      for (int64_t j = 0; j < kRound; ++j) multiply(line + j);
     }
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) {
