@@ -42,6 +42,11 @@ inline constexpr int kShortTileTokens = 6;
 // Up to so many tokens are multiplied with groups as they lie.
 inline constexpr int kDirectShortTokens = 8;
 
+// More tokens than these ask for weights whatever the CPU, so far ahead and into L2: they take so
+// long that it does not look far enough ahead by itself (0023).
+inline constexpr int kShortTokensUnasked = 2;
+inline constexpr int64_t kShortAheadBytes = 12 << 10;
+
 // Elements of a row that are in a panel at a time.
 inline constexpr int64_t kShortSegment = 1024;
 
@@ -140,6 +145,13 @@ template <typename V>
   return V::MultiplyAdd(V::ToFloats(sum), scale, total);
 }
 
+// Asks for some lines.
+template <int64_t n, int kCacheHint>
+[[gnu::always_inline]] inline void AskForLines(const std::byte* first) {
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < n; ++i) __builtin_prefetch(first + i * kLineBytes, 0, kCacheHint);
+}
+
 // A group as it lies times kTokens tokens. The scales of a block are found while the one before it
 // is multiplied, so that memory is read line by line and nothing waits for them.
 template <typename V, int kTokens>
@@ -171,10 +183,9 @@ template <typename V, int kTokens>
       if (asks_in_turn) {
         AskInTurn<kRound * kLineBytes>(round);
       } else if (asks_ahead) {
-#pragma GCC unroll 4
-        for (int64_t j = 0; j < kRound; ++j) {
-          __builtin_prefetch(round + V::kAheadBytes + j * kLineBytes, 0, kIntoL1);
-        }
+        AskForLines<kRound, kIntoL1>(round + V::kAheadBytes);
+      } else if (kTokens > kShortTokensUnasked) {
+        AskForLines<kRound, kIntoL2>(round + kShortAheadBytes);
       }
 #pragma GCC unroll 4
       for (int64_t j = 0; j < kRound; ++j) multiply(line + j);
