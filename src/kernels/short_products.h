@@ -42,9 +42,9 @@ inline constexpr int kShortTileTokens = 6;
 // Up to so many tokens are multiplied with groups as they lie.
 inline constexpr int kDirectShortTokens = 8;
 
-// More tokens than these ask for weights whatever the CPU, so far ahead and into L2: they take so
+// More tokens than this ask for weights whatever the CPU, so far ahead and into L2: they take so
 // long that it does not look far enough ahead by itself (0023).
-inline constexpr int kShortTokensUnasked = 2;
+inline constexpr int kShortTokensUnasked = 1;
 inline constexpr int64_t kShortAheadBytes = 12 << 10;
 
 // Elements of a row that are in a panel at a time.
